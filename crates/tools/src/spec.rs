@@ -6,6 +6,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use leasehold_json::{AcceptedJson, Digest, DigestBuilder};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -233,6 +234,18 @@ impl ToolSpec {
             concurrency_key: None,
             max_concurrency: None,
             rate_key: None,
+        }
+    }
+
+    /// The identity of the whole specification: SHA-256 of the canonical form of its JSON. Any change of any field is
+    /// another hash; the schemas count as text, so a change of their whitespace is one too.
+    pub fn hash(&self) -> Digest {
+        match AcceptedJson::from_serialize(self) {
+            Ok(json) => json.digest(),
+            // Text, numbers and booleans at depth 2 always have a form; should that change, specs still differ.
+            Err(_) => DigestBuilder::new("leasehold/unwritable-tool-spec/1")
+                .field(format!("{self:?}"))
+                .finish(),
         }
     }
 }

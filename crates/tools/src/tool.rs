@@ -101,7 +101,7 @@ pub enum Failure {
     Panic,
     /// The tool did not answer in time.
     Timeout,
-    /// The tool's result is not usable JSON, or not what its output schema promises. Its effect did happen.
+    /// The tool's result is not usable JSON. Its effect did happen.
     InvalidContent,
     /// No worker took the call within the run's queue limit.
     NoWorker,
