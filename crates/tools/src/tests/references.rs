@@ -128,10 +128,12 @@ fn s11_a_circle_through_the_value_does_not_hide_an_expansion() {
         schema_error(&schema.to_string()),
         SchemaError::ExpandsTooFar
     );
-    // The way into the circle begins in its middle, so that each half is met on its own.
-    schema["$ref"] = json!("#/$defs/d24");
+    // Entered in its middle, the circle is cut there, and each half alone stays under the bound.
+    let mut halves = doubled(24);
+    halves["$ref"] = json!("#/$defs/d12");
+    halves["$defs"]["d12"]["additionalProperties"] = json!({"$ref": "#/$defs/d0"});
     assert_eq!(
-        schema_error(&schema.to_string()),
+        schema_error(&halves.to_string()),
         SchemaError::ExpandsTooFar
     );
 }
