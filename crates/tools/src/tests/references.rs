@@ -139,6 +139,21 @@ fn s11_a_circle_through_the_value_does_not_hide_an_expansion() {
 }
 
 #[test]
+fn s11_paths_through_properties_count_too() {
+    let mut schema = doubled(16);
+    for level in 0..16 {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        schema["$defs"][format!("d{level}")] = json!({"properties": {"a": next, "b": next}});
+    }
+    assert_eq!(
+        schema_error(&schema.to_string()),
+        SchemaError::ExpandsTooFar
+    );
+    schema["$ref"] = json!("#/$defs/d1");
+    assert!(compile_tool(&spec(&schema.to_string())).is_ok());
+}
+
+#[test]
 fn s11_an_unused_definition_costs_nothing() {
     let mut schema = doubled(24);
     schema["$ref"] = json!("#/$defs/d20");
