@@ -98,8 +98,15 @@ impl Chain {
         let counted = match message.link {
             // A call that is not the first message is a restored or purged attempt: it is never claimed.
             Link::Call => first && self.take_call(message),
-            Link::Claim => self.call.is_some() && self.claim.is_none() && self.outcome.is_none() && self.take_claim(message),
-            Link::Outcome => self.call.is_some() && self.outcome.is_none() && self.take_outcome(class, message),
+            Link::Claim => {
+                self.call.is_some()
+                    && self.claim.is_none()
+                    && self.outcome.is_none()
+                    && self.take_claim(message)
+            }
+            Link::Outcome => {
+                self.call.is_some() && self.outcome.is_none() && self.take_outcome(class, message)
+            }
         };
         if !counted {
             self.void = self.void.saturating_add(1);
@@ -144,7 +151,8 @@ impl Chain {
         let by_runtime = message.writer == crate::ids::RUNTIME_TOKEN;
         let allowed = match &self.claim {
             Some((_, ClaimBody::Claim { worker, claim, .. })) => {
-                by_runtime || (worker.token() == message.writer && outcome.claim.as_ref() == Some(claim))
+                by_runtime
+                    || (worker.token() == message.writer && outcome.claim.as_ref() == Some(claim))
             }
             Some((_, ClaimBody::Revoke { .. })) => by_runtime,
             None => class == SideEffect::ReadOnly,
@@ -176,7 +184,8 @@ impl Chain {
                 let note = Note::decode(message.body.as_bytes()).ok()?;
                 match &self.claim {
                     Some((_, ClaimBody::Claim { worker, claim, .. })) => {
-                        (worker.token() == message.writer && note.claim.as_ref() == Some(claim)).then_some(note)
+                        (worker.token() == message.writer && note.claim.as_ref() == Some(claim))
+                            .then_some(note)
                     }
                     Some((_, ClaimBody::Revoke { .. })) => None,
                     None => Some(note),

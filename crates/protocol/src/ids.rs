@@ -122,6 +122,13 @@ impl CommitId {
     }
 }
 
+impl OperatorId {
+    /// Stands where a record names nobody; no operator can be called so, since it is blank.
+    pub(crate) fn unnamed() -> Self {
+        Self("".into())
+    }
+}
+
 impl ApprovalId {
     pub(crate) fn derive(step: StepId, count: u32) -> Self {
         Self(format!("{step}.{count}").into())
@@ -152,7 +159,9 @@ impl fmt::Display for Epoch {
 }
 
 /// A position in a store's stream: rises with every stored message, never reused. 0 means "nothing yet".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -187,9 +196,16 @@ impl FromStr for StepId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         let form = || IdError::Form("step id", text.to_owned());
         let (turn, index) = text.split_once('-').ok_or_else(form)?;
-        let step = StepId { turn: turn.parse().map_err(|_| form())?, index: index.parse().map_err(|_| form())? };
+        let step = StepId {
+            turn: turn.parse().map_err(|_| form())?,
+            index: index.parse().map_err(|_| form())?,
+        };
         // One spelling only: "01-0" or "+1-0" would be another subject for the same step.
-        if step.to_string() == text { Ok(step) } else { Err(form()) }
+        if step.to_string() == text {
+            Ok(step)
+        } else {
+            Err(form())
+        }
     }
 }
 
@@ -287,7 +303,11 @@ pub struct ChainKey {
 
 impl fmt::Display for ChainKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} step {} attempt {} ({})", self.run, self.step, self.attempt, self.tool)
+        write!(
+            f,
+            "{} step {} attempt {} ({})",
+            self.run, self.step, self.attempt, self.tool
+        )
     }
 }
 
@@ -297,7 +317,10 @@ mod tests {
 
     #[test]
     fn step_ids_have_one_spelling() {
-        assert_eq!("3-0".parse::<StepId>().unwrap(), StepId { turn: 3, index: 0 });
+        assert_eq!(
+            "3-0".parse::<StepId>().unwrap(),
+            StepId { turn: 3, index: 0 }
+        );
         for bad in ["03-0", "+3-0", "3", "3-0-0", "", "3-", " 3-0"] {
             assert!(bad.parse::<StepId>().is_err(), "{bad}");
         }

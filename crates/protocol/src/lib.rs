@@ -10,15 +10,33 @@
 //! * [`AttemptMachine`] is a worker's side of one attempt. The only way to its execute effect is a [`Recorded`] intent.
 //! * [`Invariant`] numbers what must never break, and checks it over event logs.
 
+mod approval;
+pub mod attempt;
 mod chain;
 mod ids;
+pub mod policy;
+pub mod proposal;
+pub mod run;
+pub mod state;
 pub mod wire;
 
+pub use attempt::{
+    AttemptEffect, AttemptInput, AttemptMachine, Execution, Intent, LogbookAnswer, Recorded,
+    ToolReturn, WorkerIdentity, WorkerWeakening, WriteAnswer,
+};
 pub use chain::{Chain, ChainMessage, Hint, Link, NoteMessage};
 pub use ids::{
-    ApprovalId, Attempt, ChainKey, ClaimId, ClientId, ClusterId, CommitId, Epoch, IdError, Incarnation, LogbookId, MAX_ID_CHARS, NodeId, OperatorId,
-    RUNTIME_TOKEN, RunId, Seq, SessionId, StepId, WorkerId, Writer,
+    ApprovalId, Attempt, ChainKey, ClaimId, ClientId, ClusterId, CommitId, Epoch, IdError,
+    Incarnation, LogbookId, MAX_ID_CHARS, NodeId, OperatorId, RUNTIME_TOKEN, RunId, Seq, SessionId,
+    StepId, WorkerId, Writer,
 };
+pub use policy::{DefaultPolicy, Policy, PolicyErrors, RulePolicy};
+pub use proposal::{Proposal, ProposedCall};
+pub use run::{
+    AgentView, CommitRequest, Effect, HookAnswer, Input, InspectAnswer, Left, Now, PolicyRequest,
+    ProbeReply, ProbeRequest, RegisterRequest, RunConfig, RunMachine, RunWeakening, StopReason,
+};
+pub use state::{Approval, ApprovalState, FoldError, Phase, RunState, Step, Turn};
 pub use wire::*;
 
 /// Most evidence notes of one attempt; the last place is kept for an outcome that met a seal.

@@ -43,6 +43,6 @@ impl Serialize for Body {
 
 impl<'de> Deserialize<'de> for Body {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        Ok(Self(Kept::deserialize(d)?.to_bytes().into()))
+        Ok(Self(Kept::deserialize(d)?.as_bytes().into()))
     }
 }

@@ -485,7 +485,10 @@ impl Status {
 /// Why a run ended or will: machine codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the codes are the documentation; the wire table explains each")]
+#[expect(
+    missing_docs,
+    reason = "the codes are the documentation; the wire table explains each"
+)]
 pub enum Reason {
     GoalCompleted,
     GoalFailed,
@@ -509,7 +512,9 @@ impl Reason {
     pub fn status(self) -> Status {
         match self {
             Reason::GoalCompleted => Status::Completed,
-            Reason::ApprovalRejected | Reason::ApprovalExpired | Reason::OperatorCancelled => Status::Cancelled,
+            Reason::ApprovalRejected | Reason::ApprovalExpired | Reason::OperatorCancelled => {
+                Status::Cancelled
+            }
             _ => Status::Failed,
         }
     }

@@ -14,11 +14,14 @@ mod register;
 pub use body::Body;
 pub use commit::{Commit, JournalSubject, StoredCommit};
 pub use event::{
-    Basis, Decision, Event, Fate, Finding, InFlight, InboxAnswer, Limits, Observation, ObservationKind, OfferedTool, Question, Reason, Status,
-    Verdict,
+    Basis, Decision, Event, Fate, Finding, InFlight, InboxAnswer, Limits, Observation,
+    ObservationKind, OfferedTool, Question, Reason, Status, Verdict,
 };
 pub use inbox::{CancelRequest, DecideRequest, Submission};
-pub use register::{Armed, CallEnvelope, ClaimBody, LogbookRecord, Note, NoteKind, Outcome, OutcomeBody, Payload, RevokeReason, Sealed};
+pub use register::{
+    Armed, CallEnvelope, ClaimBody, LogbookRecord, Note, NoteKind, Outcome, OutcomeBody, Payload,
+    RevokeReason, Sealed,
+};
 
 pub(crate) use register::sealed_trust;
 
@@ -36,7 +39,9 @@ pub const MAX_INLINE: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WireError {
     /// Written by a newer version: leave it to newer binaries.
-    #[error("written by version {found} of the format; this binary reads up to {WIRE_VERSION}: use a newer binary")]
+    #[error(
+        "written by version {found} of the format; this binary reads up to {WIRE_VERSION}: use a newer binary"
+    )]
     Newer {
         /// The version found.
         found: u32,
@@ -66,9 +71,15 @@ pub(crate) fn encode<T: Serialize>(body: &T) -> Vec<u8> {
 }
 
 /// Decodes a body and checks its version first, so that a newer one is told apart from a broken one.
-pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, WireError> {
+pub(crate) fn decode<T: DeserializeOwned>(
+    what: &'static str,
+    bytes: &[u8],
+) -> Result<T, WireError> {
     let json = AcceptedJson::check(bytes)?;
-    let shape = |e: serde_json::Error| WireError::Shape { what, detail: e.to_string() };
+    let shape = |e: serde_json::Error| WireError::Shape {
+        what,
+        detail: e.to_string(),
+    };
     let Version { v } = json.parse().map_err(shape)?;
     if v > WIRE_VERSION {
         return Err(WireError::Newer { found: v });

@@ -5,7 +5,10 @@ use leasehold_tools::{Failure, ResultTrust};
 use serde::{Deserialize, Serialize};
 
 use super::{WIRE_VERSION, WireError, decode, encode};
-use crate::ids::{Attempt, ClaimId, Epoch, Incarnation, LogbookId, OperatorId, RunId, Seq, SessionId, StepId, WorkerId};
+use crate::ids::{
+    Attempt, ClaimId, Epoch, Incarnation, LogbookId, OperatorId, RunId, Seq, SessionId, StepId,
+    WorkerId,
+};
 
 /// A value, or where it lies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -282,7 +285,11 @@ impl ClaimBody {
 impl Outcome {
     /// An outcome of this version.
     pub fn new(claim: Option<ClaimId>, fact: OutcomeBody) -> Self {
-        Self { v: WIRE_VERSION, claim, fact }
+        Self {
+            v: WIRE_VERSION,
+            claim,
+            fact,
+        }
     }
     /// The stored bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -297,7 +304,11 @@ impl Outcome {
 impl Note {
     /// A note of this version.
     pub fn new(claim: Option<ClaimId>, evidence: NoteKind) -> Self {
-        Self { v: WIRE_VERSION, claim, evidence }
+        Self {
+            v: WIRE_VERSION,
+            claim,
+            evidence,
+        }
     }
     /// The stored bytes.
     pub fn encode(&self) -> Vec<u8> {

@@ -1,0 +1,110 @@
+//! What a new incarnation says of its predecessor's attempts: from the logbook, and nothing beyond it.
+//!
+//! Stored outcome: publish it. Claimed and never armed: a tombstone, then `not_started`. Armed without an outcome: `unsure`. A logbook that
+//! is another file, or cannot be read, knows nothing: `unsure`.
+
+use super::io::{AttemptEffect, LogbookAnswer};
+use super::{AttemptMachine, Stage};
+use crate::ids::{ClaimId, Incarnation, LogbookId};
+use crate::wire::{LogbookRecord, NoteKind, OutcomeBody};
+
+impl AttemptMachine {
+    /// The claim that counts is this worker's, of an earlier life (or of this one, on inspection).
+    pub(super) fn consult(
+        &mut self,
+        claim: ClaimId,
+        logbook: LogbookId,
+        incarnation: Incarnation,
+        out: &mut Vec<AttemptEffect>,
+    ) {
+        self.for_claim = Some(claim.clone());
+        self.call = self.chain.call.clone();
+        if logbook != self.me.logbook {
+            let detail = format!(
+                "claimed under logbook {logbook}, which this worker does not have any more"
+            );
+            return self.unsure(detail, out);
+        }
+        let _ = incarnation;
+        self.stage = Stage::Consulting { claim };
+        out.push(AttemptEffect::ReadRecord);
+    }
+
+    pub(super) fn logbook_read(
+        &mut self,
+        result: Result<Option<LogbookRecord>, String>,
+        out: &mut Vec<AttemptEffect>,
+    ) {
+        let Stage::Consulting { claim } = self.stage.clone() else {
+            return;
+        };
+        match result {
+            Ok(record) => self.record_says(claim, record, out),
+            // K34: an unreadable record is no absent one.
+            Err(error) => self.unsure(format!("the logbook cannot be read: {error}"), out),
+        }
+    }
+
+    fn record_says(
+        &mut self,
+        claim: ClaimId,
+        record: Option<LogbookRecord>,
+        out: &mut Vec<AttemptEffect>,
+    ) {
+        let expected = self.chain.last;
+        match record {
+            None => {
+                let why = "claimed by an earlier life of this worker, which never armed".to_owned();
+                out.push(AttemptEffect::CreateRecord {
+                    record: LogbookRecord::Tombstone {
+                        claim: claim.clone(),
+                        why,
+                    },
+                });
+                self.stage = Stage::Burying { claim };
+            }
+            Some(LogbookRecord::Outcome { armed, outcome }) if armed.claim == claim => {
+                self.publish_unlogged(outcome, expected, out)
+            }
+            Some(LogbookRecord::Armed(armed)) if armed.claim == claim => {
+                self.unsure(
+                    format!(
+                        "armed by incarnation {}, no outcome recorded",
+                        armed.incarnation
+                    ),
+                    out,
+                );
+            }
+            Some(LogbookRecord::Tombstone { why, .. }) => {
+                self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out)
+            }
+            Some(LogbookRecord::Armed(_) | LogbookRecord::Outcome { .. }) => {
+                let why = "the logbook armed for another claim than the one that counts; nothing was begun under this one".to_owned();
+                self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out);
+            }
+        }
+    }
+
+    pub(super) fn buried(&mut self, answer: LogbookAnswer, out: &mut Vec<AttemptEffect>) {
+        let Stage::Burying { claim } = self.stage.clone() else {
+            return;
+        };
+        match answer {
+            LogbookAnswer::Written => {
+                let why = "claimed, never armed; buried by a later life of the worker".to_owned();
+                let expected = self.chain.last;
+                self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out);
+            }
+            LogbookAnswer::Present(record) => self.record_says(claim, Some(record), out),
+            LogbookAnswer::Failed(error) => {
+                self.unsure(format!("the logbook cannot be written: {error}"), out)
+            }
+        }
+    }
+
+    fn unsure(&mut self, detail: String, out: &mut Vec<AttemptEffect>) {
+        self.stage = Stage::Noting;
+        let note = self.note(NoteKind::Unsure { detail }, false);
+        out.push(note);
+    }
+}

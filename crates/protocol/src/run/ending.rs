@@ -1,0 +1,173 @@
+//! How a run ends: nothing more is dispatched, what nobody claimed is revoked, what is claimed is waited for, then one last commit.
+
+use super::RunMachine;
+use super::io::{Effect, HookAnswer};
+use super::observe::own;
+use crate::ids::StepId;
+use crate::state::Phase;
+use crate::wire::{
+    Event, Fate, Finding, InFlight, JournalSubject, ObservationKind, Payload, Reason,
+};
+
+impl RunMachine {
+    /// Tells the run to end. Questions lose their object; steps that have no open attempt are over.
+    pub(super) fn begin_ending(
+        &mut self,
+        reason: Reason,
+        detail: Option<String>,
+        result: Option<Payload>,
+    ) -> Result<(), String> {
+        if self.state.is_ending() {
+            return Ok(());
+        }
+        self.draft(Event::Ending {
+            status: reason.status(),
+            reason,
+            detail,
+            result,
+        })?;
+        self.force();
+        let open: Vec<_> = self
+            .state
+            .open_questions()
+            .map(|(id, _)| id.clone())
+            .collect();
+        for approval in open {
+            self.draft(Event::Withdrawn {
+                approval,
+                why: "the run is ending".into(),
+            })?;
+        }
+        let idle: Vec<StepId> = self
+            .state
+            .current_steps()
+            .iter()
+            .filter(|step| {
+                matches!(
+                    step.phase,
+                    Phase::Proposed | Phase::Asked(_) | Phase::Granted(_) | Phase::Proven { .. }
+                )
+            })
+            .map(|step| step.id)
+            .collect();
+        for step in idle {
+            let attempt = self
+                .state
+                .step(step)
+                .and_then(|step| step.latest())
+                .map(|latest| latest.attempt);
+            self.finish(
+                step,
+                attempt,
+                own(
+                    ObservationKind::Interrupted,
+                    None,
+                    "the run ended before the call was made",
+                ),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The last commit, once no step is open. Rides with what ended the last one.
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        if !self.state.turn_is_over() {
+            return if self.ride_is_over() {
+                self.flush()
+            } else {
+                Ok(())
+            };
+        }
+        let Some(ending) = self.state.ending.clone() else {
+            return Ok(());
+        };
+        let in_flight = self
+            .state
+            .open_at_ending
+            .iter()
+            .filter_map(|id| self.fate(*id))
+            .collect();
+        self.draft(Event::Ended {
+            status: ending.status,
+            reason: ending.reason,
+            in_flight,
+        })?;
+        self.subject(JournalSubject::End, None);
+        self.flush()
+    }
+
+    fn fate(&self, id: StepId) -> Option<InFlight> {
+        let latest = self.state.step(id)?.latest()?;
+        let fate = match latest.finding {
+            Some((
+                Finding::NotStarted
+                | Finding::Revoked
+                | Finding::ProbeNotDone
+                | Finding::Superseded,
+                _,
+            )) => Fate::NotStarted,
+            Some((
+                Finding::Unknown | Finding::Conflict | Finding::RunAgain | Finding::Rejected,
+                _,
+            )) => Fate::InterruptedUnknown,
+            _ => Fate::Done,
+        };
+        Some(InFlight {
+            step: id,
+            attempt: latest.attempt,
+            fate,
+        })
+    }
+
+    pub(super) fn hook_answered(&mut self, answer: HookAnswer) -> Result<(), String> {
+        if !self.hook_due {
+            return Ok(());
+        }
+        self.hook_due = false;
+        match answer {
+            HookAnswer::Continue => Ok(()),
+            HookAnswer::Completed { result } => {
+                self.begin_ending(Reason::GoalCompleted, None, Some(Payload::Json(result)))
+            }
+            HookAnswer::Conflict { detail } => {
+                self.begin_ending(Reason::ReconcileConflict, Some(detail), None)
+            }
+            HookAnswer::Error { error } => {
+                self.begin_ending(Reason::InternalError, Some(error), None)
+            }
+        }
+    }
+
+    /// Lets go of a run that only operators or time can move: timers first, then the commit, then the lease.
+    pub(super) fn park(&mut self) -> Result<(), String> {
+        if !self.state.waits_for_operator()
+            || self.draft.is_some()
+            || !self.letters.is_empty()
+            || self.watches.values().any(super::Watch::busy)
+        {
+            return Ok(());
+        }
+        let wake_at = self
+            .state
+            .open_questions()
+            .filter_map(|(_, approval)| approval.expires_at)
+            .min();
+        if let Some(at) = wake_at
+            && self.timer_set != Some(at)
+        {
+            self.timer_set = Some(at);
+            self.timer_pending = true;
+            self.out.push(Effect::SetTimer { at });
+        }
+        if self.timer_pending {
+            return Ok(());
+        }
+        self.draft(Event::Parked { wake_at })?;
+        self.force();
+        self.flush()
+    }
+
+    pub(super) fn timer_was_set(&mut self) {
+        self.timer_pending = false;
+    }
+}
