@@ -10,6 +10,7 @@ mod attempt;
 mod books;
 mod dump;
 mod effects;
+mod grounds;
 mod invariants;
 mod journal;
 mod report;
