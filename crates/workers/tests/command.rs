@@ -1,5 +1,12 @@
 //! Command tools against real processes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper of a test fails the test"
+)]
+
 mod support;
 
 use std::{collections::BTreeMap, path::Path, time::Duration};

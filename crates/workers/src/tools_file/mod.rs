@@ -72,8 +72,12 @@ pub fn load(
     let mut broken_lines = Vec::new();
     for error in &broken {
         let at = error.span().unwrap_or_default();
-        broken_lines.push(faults.line(at.start));
-        faults.add(&at, format!("this is not TOML: {}", error.message()));
+        let line = faults.line(at.start);
+        // Further ones on a line come from the first.
+        if !broken_lines.contains(&line) {
+            broken_lines.push(line);
+            faults.add(&at, format!("this is not TOML: {}", error.message()));
+        }
     }
     let root = Section::of_table(document.get_ref(), 0..0, "the file", &["tool"], &mut faults);
     let context = Context {
