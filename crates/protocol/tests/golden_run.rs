@@ -1,6 +1,12 @@
 //! The golden run: fixed bytes of one small run, made without the code that is tested here. They must fold to the state that the document
 //! states, and an owner that takes the run over must write the bytes that follow.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that meets the unexpected fails"
+)]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
