@@ -15,6 +15,7 @@
 //!
 //! A program that leaves its process group (`setsid`) escapes the kill at the deadline. While it holds the standard
 //! output the call is not over, and ends as unclassified; one that closed it as well is not noticed.
+//! A worker that is itself killed kills nothing: its commands run on, which is why they are told their deadline.
 
 use std::{collections::BTreeSet, env, ffi::OsString, path::PathBuf, time::Duration};
 

@@ -125,7 +125,7 @@ async fn s16_what_cannot_be_started_did_nothing() {
 async fn s16_nothing_happened_is_not_believed_of_a_command_that_leaves_somebody_behind() {
     let folder = tempfile::tempdir().unwrap();
     let mut witness = Witness::new(folder.path());
-    let text = r#"sleep 300 9>"$0/witness" >/dev/null 2>&1 & echo up >"$0/witness"; exit 75"#;
+    let text = r#"exec 9>"$0/witness"; sleep 300 >/dev/null 2>&1 & echo up >&9; exit 75"#;
     let tool = script(folder.path(), text)
         .with_nothing_happened_exit([75])
         .unwrap();
