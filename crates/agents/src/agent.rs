@@ -78,7 +78,10 @@ mod tests {
     fn two_agents_of_one_name_are_refused() {
         let mut agents = Agents::new();
         agents.register(ScriptAgent).unwrap();
-        assert_eq!(agents.register(ScriptAgent), Err(DuplicateAgent("script".into())));
+        assert_eq!(
+            agents.register(ScriptAgent),
+            Err(DuplicateAgent("script".into()))
+        );
         assert!(agents.get("script").is_some());
         assert!(agents.get("Script").is_none());
         assert_eq!(agents.names().collect::<Vec<_>>(), ["script"]);

@@ -17,7 +17,10 @@ where
 {
     /// An agent of this name that decides by this closure.
     pub fn new(name: impl Into<String>, decide: F) -> Self {
-        Self { name: name.into(), decide }
+        Self {
+            name: name.into(),
+            decide,
+        }
     }
 }
 

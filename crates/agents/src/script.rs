@@ -33,9 +33,18 @@ impl Agent for ScriptAgent {
 }
 
 fn script(view: &AgentView) -> Result<Vec<AcceptedJson>, AgentError> {
-    let wanted = || AgentError::Input(r#"the scripted agent wants {"script": [decision, ...]}"#.to_owned());
-    let script = view.input.as_ref().and_then(|input| input.member("script")).ok_or_else(wanted)?;
-    if script.kind() == Kind::Array { Ok(script.elements()) } else { Err(wanted()) }
+    let wanted =
+        || AgentError::Input(r#"the scripted agent wants {"script": [decision, ...]}"#.to_owned());
+    let script = view
+        .input
+        .as_ref()
+        .and_then(|input| input.member("script"))
+        .ok_or_else(wanted)?;
+    if script.kind() == Kind::Array {
+        Ok(script.elements())
+    } else {
+        Err(wanted())
+    }
 }
 
 /// The decision that ends a script: complete with what was observed last.
@@ -43,13 +52,25 @@ fn complete(view: &AgentView) -> Result<Vec<u8>, AgentError> {
     let result = match last_observation(view) {
         Some(Payload::Json(json)) => json.clone(),
         // The value is in the blob store; what names it is a result too.
-        Some(blob @ Payload::Blob { .. }) => AcceptedJson::from_serialize(blob).map_err(|error| AgentError::Failed(error.to_string()))?,
+        Some(blob @ Payload::Blob { .. }) => AcceptedJson::from_serialize(blob)
+            .map_err(|error| AgentError::Failed(error.to_string()))?,
         None => AcceptedJson::empty_object(),
     };
-    Ok(format!(r#"{{"kind":"complete","result":{result}}}"#, result = result.as_str()).into_bytes())
+    Ok(format!(
+        r#"{{"kind":"complete","result":{result}}}"#,
+        result = result.as_str()
+    )
+    .into_bytes())
 }
 
 fn last_observation(view: &AgentView) -> Option<&Payload> {
-    let steps = view.turns.iter().rev().flat_map(|turn| turn.steps.iter().rev());
-    steps.filter_map(|step| step.observation.as_ref()).map(|observation| &observation.content).next()
+    let steps = view
+        .turns
+        .iter()
+        .rev()
+        .flat_map(|turn| turn.steps.iter().rev());
+    steps
+        .filter_map(|step| step.observation.as_ref())
+        .map(|observation| &observation.content)
+        .next()
 }

@@ -1,0 +1,289 @@
+//! One process's runtime, as whoever starts it sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use leasehold_agents::Agents;
+use leasehold_protocol::{
+    ClusterId, IdError, NodeId, Policy, RunWeakening, SessionId, WorkerId, WorkerIdentity,
+    WorkerWeakening,
+};
+use leasehold_store::{Backend, Logbook};
+use leasehold_tools::Registry;
+use ractor::{Actor, ActorRef};
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::authority::{Authority, LocalAuthority};
+use crate::clock::{Clock, SystemClock};
+use crate::hook::TakeoverHook;
+use crate::ids::{Ids, RandomIds};
+use crate::node::{NodeMsg, NodeStatus};
+use crate::points::{NoPoints, Points};
+use crate::recorder::{NoRecorder, Recorder};
+use crate::root::{Root, RootArgs};
+use crate::shared::{Progress, Shared};
+use crate::tasks::Tasks;
+use crate::worker::WorkerMsg;
+
+/// How many events a slow listener may be behind before it has to read the journal again.
+const PROGRESS_BACKLOG: usize = 4096;
+/// Calls that run side by side unless said otherwise. Tools wait for other machines most of the time.
+const USUAL_SLOTS: usize = 64;
+
+/// What a runtime is made of.
+pub struct RuntimeOptions {
+    /// The store.
+    pub store: Arc<dyn Backend>,
+    /// The worker's own logbook.
+    pub logbook: Arc<dyn Logbook>,
+    /// The tools, with what runs them.
+    pub tools: Arc<Registry>,
+    /// Says which calls may be made.
+    pub policy: Arc<dyn Policy>,
+    /// Who decides turns.
+    pub agents: Agents,
+    /// The store's cluster.
+    pub cluster: ClusterId,
+    /// This node's name.
+    pub node: NodeId,
+    /// This life of the node: the one that the store was opened with.
+    pub session: SessionId,
+    /// This worker's name: the same in every life of the process.
+    pub worker: WorkerId,
+    /// How many calls run side by side; at least 1.
+    pub slots: usize,
+    /// How far the clocks of machines may be apart, milliseconds; 0 on one host.
+    pub clock_bound_ms: u64,
+    /// Asked when a run changes hands.
+    pub hook: Option<Arc<dyn TakeoverHook>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Fresh names.
+    pub ids: Arc<dyn Ids>,
+    /// Whether this process may act.
+    pub authority: Arc<dyn Authority>,
+    /// Is told of named moments.
+    pub points: Arc<dyn Points>,
+    /// Is given every input of every run's machine.
+    pub recorder: Arc<dyn Recorder>,
+    /// A negative control.
+    pub run_weakening: RunWeakening,
+    /// A negative control.
+    pub worker_weakening: WorkerWeakening,
+}
+
+impl RuntimeOptions {
+    /// A runtime of these parts, everything else as usual: node and worker are called `local`, on one host.
+    pub fn new(
+        store: Arc<dyn Backend>,
+        logbook: Arc<dyn Logbook>,
+        tools: Arc<Registry>,
+        policy: Arc<dyn Policy>,
+        agents: Agents,
+        cluster: ClusterId,
+        session: SessionId,
+    ) -> Result<Self, IdError> {
+        Ok(Self {
+            store,
+            logbook,
+            tools,
+            policy,
+            agents,
+            cluster,
+            node: NodeId::new("local")?,
+            session,
+            worker: WorkerId::new("local")?,
+            slots: USUAL_SLOTS,
+            clock_bound_ms: 0,
+            hook: None,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            authority: Arc::new(LocalAuthority::new()),
+            points: Arc::new(NoPoints),
+            recorder: Arc::new(NoRecorder),
+            run_weakening: RunWeakening::default(),
+            worker_weakening: WorkerWeakening::default(),
+        })
+    }
+}
+
+/// Why a runtime does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The source of identifiers gave something unusable.
+    #[error("a fresh identifier is unusable: {0}")]
+    Ids(#[from] IdError),
+    /// The actors did not start.
+    #[error("the runtime's actors did not start: {0}")]
+    Actors(String),
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every run is released and every call finished.
+    Clean,
+    /// The bound came first: what was in hand is settled by the next life of the process.
+    CutShort,
+}
+
+/// A running runtime. Dropping it stops it like [`abort`](Self::abort), without waiting.
+pub struct Runtime {
+    pub(crate) shared: Arc<Shared>,
+    root: ActorRef<()>,
+    node: ActorRef<NodeMsg>,
+    worker: ActorRef<WorkerMsg>,
+    bringing: Tasks,
+    failed: watch::Receiver<Option<String>>,
+    draining: AtomicBool,
+    hurry: tokio_util::sync::CancellationToken,
+}
+
+impl Runtime {
+    /// Starts a new life of the node and its worker: takes up what earlier lives left, then serves.
+    pub async fn start(options: RuntimeOptions) -> Result<Self, StartError> {
+        let worker = WorkerIdentity {
+            worker: options.worker,
+            incarnation: options.ids.incarnation()?,
+            logbook: options.logbook.id().clone(),
+            weakening: options.worker_weakening,
+        };
+        let tasks = Tasks::new();
+        let bringing = tasks.child();
+        let shared = Arc::new(Shared {
+            store: options.store,
+            logbook: options.logbook,
+            tools: options.tools,
+            policy: options.policy,
+            agents: options.agents,
+            hook: options.hook,
+            clock: options.clock,
+            ids: options.ids,
+            authority: options.authority,
+            points: options.points,
+            recorder: options.recorder,
+            cluster: options.cluster,
+            node: options.node,
+            session: options.session,
+            worker,
+            clock_bound_ms: options.clock_bound_ms,
+            weakening: options.run_weakening,
+            progress: broadcast::channel(PROGRESS_BACKLOG).0,
+            machines: Default::default(),
+            tasks,
+        });
+        let (failed_tx, failed) = watch::channel(None);
+        let (started, actors) = oneshot::channel();
+        let args = RootArgs {
+            shared: shared.clone(),
+            slots: options.slots,
+            bringing: bringing.clone(),
+            failed: failed_tx,
+            started,
+        };
+        let stopped = |error: String| StartError::Actors(error);
+        let (root, _) = Actor::spawn(None, Root, args)
+            .await
+            .map_err(|error| stopped(error.to_string()))?;
+        let (node, worker) = actors.await.map_err(|error| stopped(error.to_string()))?;
+        let hurry = tokio_util::sync::CancellationToken::new();
+        Ok(Self {
+            shared,
+            root,
+            node,
+            worker,
+            bringing,
+            failed,
+            draining: AtomicBool::new(false),
+            hurry,
+        })
+    }
+
+    /// This life's session.
+    pub fn session(&self) -> &SessionId {
+        &self.shared.session
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Backend> {
+        &self.shared.store
+    }
+
+    /// The tools.
+    pub fn tools(&self) -> &Arc<Registry> {
+        &self.shared.tools
+    }
+
+    /// What happens to runs from now on. A listener that falls behind is told so, and reads the journal again.
+    pub fn watch(&self) -> broadcast::Receiver<Progress> {
+        self.shared.progress.subscribe()
+    }
+
+    /// What the node does now.
+    pub async fn status(&self) -> NodeStatus {
+        let (answer, answered) = oneshot::channel();
+        if self.node.cast(NodeMsg::Tell(answer)).is_err() {
+            return NodeStatus::default();
+        }
+        answered.await.unwrap_or_default()
+    }
+
+    /// Returns, with the reason, once the runtime can do nothing more and its process should be started again.
+    pub async fn failed(&self) -> String {
+        let mut failed = self.failed.clone();
+        let why = failed
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|why| why.clone());
+        why.unwrap_or_else(|| "the runtime has stopped".to_owned())
+    }
+
+    /// Stops in good order: takes nothing new, releases runs, lets calls in flight finish, for at most `bound`; then stops. A second call,
+    /// while the first waits, makes both end at once.
+    pub async fn drain(&self, bound: Duration) -> Drained {
+        if self.draining.swap(true, Ordering::AcqRel) {
+            self.hurry.cancel();
+        }
+        self.bringing.cancel();
+        let orderly = async {
+            let (released, idle) = (oneshot::channel(), oneshot::channel());
+            let asked = self.node.cast(NodeMsg::Drain(released.0)).is_ok()
+                && self.worker.cast(WorkerMsg::TellIdle(idle.0)).is_ok();
+            asked && released.1.await.is_ok() && idle.1.await.is_ok()
+        };
+        let clean = matches!(
+            self.hurry
+                .run_until_cancelled(timeout(bound, orderly))
+                .await,
+            Some(Ok(true))
+        );
+        self.abort().await;
+        if clean {
+            Drained::Clean
+        } else {
+            Drained::CutShort
+        }
+    }
+
+    /// Stops at once: drops every task at its next await and every actor, and returns when none is left. What was in hand is as after a
+    /// crash of the process.
+    pub async fn abort(&self) {
+        self.shared.tasks.cancel();
+        // Its children are killed with it.
+        let _ = self.root.kill_and_wait(None).await;
+        for actor in [self.node.get_cell(), self.worker.get_cell()] {
+            let _ = actor.kill_and_wait(None).await;
+        }
+        self.shared.tasks.ended().await;
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.shared.tasks.cancel();
+        self.root.kill();
+    }
+}

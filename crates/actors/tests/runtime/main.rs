@@ -1,0 +1,15 @@
+//! The runtime in one process, on the real embedded store: runs, approvals, tools that misbehave, and lives that end in the middle.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+//mod approvals;
+//mod crashes;
+//mod lives;
+mod runs;
+//mod tools;
+mod world;
