@@ -4,10 +4,11 @@
 //! it: *stored*, *definitely not stored*, and *unknown*. An error is never read as "it did not happen", a missing record never as "it was
 //! never there".
 //!
-//! [`conformance`] is the suite that both backends pass.
+//! `conformance` (behind the feature of that name) is the suite that both backends pass.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod logbook;
@@ -16,6 +17,7 @@ mod traits;
 pub use error::{AppendError, StoreError, SubmitError};
 pub use logbook::{ArmAnswer, Logbook, LogbookError};
 pub use traits::{
-    Appended, Backend, Blobs, CallQueue, Delivery, Inbox, InboxKind, InboxMessage, JournalAppend, Lease, LeaseRecord, Leases, Register, Registers,
-    RunHead, RunLog, SharedBackend, TimerEntry, Timers,
+    Appended, Backend, Blobs, CallQueue, Delivery, Inbox, InboxKind, InboxMessage, JournalAppend,
+    Lease, LeaseRecord, Leases, Register, Registers, RunHead, RunLog, SharedBackend, TimerEntry,
+    Timers,
 };

@@ -34,7 +34,11 @@ pub trait Logbook: Send + Sync + 'static {
     /// The id minted when its file was created.
     fn id(&self) -> &LogbookId;
     /// Writes the first record of the attempt (armed or a tombstone) if there is none: one compare-and-set.
-    async fn create(&self, chain: &ChainKey, record: LogbookRecord) -> Result<ArmAnswer, LogbookError>;
+    async fn create(
+        &self,
+        chain: &ChainKey,
+        record: LogbookRecord,
+    ) -> Result<ArmAnswer, LogbookError>;
     /// Replaces the armed record with its outcome.
     async fn outcome(&self, chain: &ChainKey, record: LogbookRecord) -> Result<(), LogbookError>;
     /// The attempt's record.

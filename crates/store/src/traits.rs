@@ -4,15 +4,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use leasehold_protocol::{ApprovalId, ChainKey, ChainMessage, ClientId, Hint, JournalSubject, NoteMessage, OperatorId, RunId, Seq, SessionId, StoredCommit, Writer};
 use leasehold_json::Digest;
+use leasehold_protocol::{
+    ApprovalId, ChainKey, ChainMessage, ClientId, Hint, JournalSubject, NoteMessage, OperatorId,
+    RunId, Seq, SessionId, StoredCommit, Writer,
+};
 use tokio::sync::mpsc;
 
 use crate::{AppendError, StoreError, SubmitError};
 
 /// A whole backend. Cheap to share; every part is the same store.
-pub trait Backend: RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static {}
-impl<T: RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static> Backend for T {}
+pub trait Backend:
+    RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static
+{
+}
+impl<T: RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static>
+    Backend for T
+{
+}
 
 /// One conditional journal write.
 #[derive(Debug, Clone)]
@@ -76,10 +85,23 @@ pub trait Registers: Send + Sync {
     async fn read_chain(&self, chain: &ChainKey) -> Result<Vec<ChainMessage>, StoreError>;
     /// Stores the body if the chain's last position is `expected`. Durable once it returns `Ok`; then the message is sent to the origin's
     /// hint channels.
-    async fn write_register(&self, chain: &ChainKey, register: Register, writer: &Writer, expected: Seq, body: Bytes) -> Result<Seq, AppendError>;
+    async fn write_register(
+        &self,
+        chain: &ChainKey,
+        register: Register,
+        writer: &Writer,
+        expected: Seq,
+        body: Bytes,
+    ) -> Result<Seq, AppendError>;
     /// Stores an evidence note. Refuses ([`AppendError::Never`]) beyond [`leasehold_protocol::MAX_NOTES`] notes of the attempt; the last
     /// place is kept for a writer that passes `last_place`.
-    async fn write_note(&self, chain: &ChainKey, writer: &Writer, body: Bytes, last_place: bool) -> Result<Seq, AppendError>;
+    async fn write_note(
+        &self,
+        chain: &ChainKey,
+        writer: &Writer,
+        body: Bytes,
+        last_place: bool,
+    ) -> Result<Seq, AppendError>;
     /// The attempt's notes, in order.
     async fn read_notes(&self, chain: &ChainKey) -> Result<Vec<NoteMessage>, StoreError>;
     /// Every register or note stored from now on for chains of this origin, at most once, possibly never. Unbounded: its reader forwards
@@ -96,7 +118,7 @@ pub struct Delivery {
     pub chain: ChainKey,
     /// The envelope's bytes.
     pub call: Bytes,
-    /// Whether it was handed out before (also by an earlier process).
+    /// Whether it was, or may have been, handed out before: by this process, or by an earlier one that stored it.
     pub redelivered: bool,
 }
 
@@ -177,7 +199,12 @@ pub trait Leases: Send + Sync {
     /// The run's lease; one that was never written has revision 0 and no record.
     async fn lease(&self, run: &RunId) -> Result<Lease, StoreError>;
     /// Writes the record if the revision is the expected one; returns the new revision.
-    async fn put_lease(&self, run: &RunId, expected: Seq, record: Option<LeaseRecord>) -> Result<Seq, AppendError>;
+    async fn put_lease(
+        &self,
+        run: &RunId,
+        expected: Seq,
+        record: Option<LeaseRecord>,
+    ) -> Result<Seq, AppendError>;
     /// Whether the session that holds a lease is still alive, as far as the store can say. Embedded: only this process's session is.
     async fn session_alive(&self, session: &SessionId) -> Result<bool, StoreError>;
 }
@@ -191,7 +218,7 @@ pub struct TimerEntry {
     pub at: i64,
 }
 
-/// Durable timers: one per run, the earliest wins.
+/// Durable timers: one per run. A run that waits for several moments sets the earliest.
 #[async_trait]
 pub trait Timers: Send + Sync {
     /// Sets or replaces the run's timer. Durable once it returns.
