@@ -7,9 +7,9 @@
     clippy::panic
 )]
 
-//mod approvals;
-//mod crashes;
-//mod lives;
+mod approvals;
+mod crashes;
+mod lives;
 mod runs;
-//mod tools;
+mod tools;
 mod world;
