@@ -1,6 +1,6 @@
 //! The raw dump: everything stored, as lines of JSON, for checkers that share no code with the runtime.
 //!
-//! One line per stored message, in order of `seq` (a position is used once, so the order is total). Fields, absent ones left out:
+//! One line per stored message, in order of `seq` (a position is used once; those of leases and timers, which are no messages, are left out). Fields, absent ones left out:
 //!
 //! | field | of | meaning |
 //! |---|---|---|
@@ -24,15 +24,18 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use leasehold_protocol::{ChainKey, RunId};
+use leasehold_protocol::{ChainKey, RunId, Seq};
 use leasehold_store::{InboxKind, Logbook, StoreError};
 use serde::Serialize;
 
 use crate::content::load;
-use crate::keys::{self, CHAIN, INBOX, JOURNAL, NOTE};
-use crate::record::{Damage, Kind, Record};
+use crate::keys::{self, CHAIN, LEASE, NOTE, ORDER, TIMER};
+use crate::record::{Content, Damage, Kind, Record};
 use crate::runlog::call_chain;
 use crate::{EmbeddedStore, OpenError, OpenOptions, SledLogbook};
+
+/// Entries of the order that are held in memory at a time.
+const PAGE: usize = 1024;
 
 /// The dump ended early.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +116,12 @@ pub fn dump_folder(
     };
     folders.sort();
     for folder in folders {
-        SledLogbook::open_existing(&folder)?.dump(out)?;
+        match SledLogbook::open_existing(&folder) {
+            Ok(logbook) => logbook.dump(out)?,
+            // Its process died between setting one aside and making the next.
+            Err(OpenError::Missing { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }
@@ -121,25 +129,31 @@ pub fn dump_folder(
 impl EmbeddedStore {
     /// Dumps what is durable at this moment. Logbooks beside the store are dumped by [`SledLogbook::dump`].
     pub fn dump(&self, out: &mut impl Write) -> Result<(), DumpError> {
-        let mut index = Vec::new();
-        for kind in [JOURNAL, CHAIN, NOTE, INBOX] {
-            // The call of a chain is written with its commit.
-            let records = self
-                .reads()
-                .scan_all(&[kind])?
-                .into_iter()
-                .filter(|(_, record)| record.kind != Kind::LinkCall);
-            index.extend(records.map(|(key, record)| (record.seq, key)));
+        let mut seq = Seq::NONE;
+        loop {
+            let page = self.reads().page(
+                &[ORDER],
+                keys::at(vec![ORDER], Seq(seq.0.saturating_add(1))),
+                PAGE,
+            )?;
+            let Some((_, last)) = page.last() else {
+                return Ok(out.flush()?);
+            };
+            seq = last.seq;
+            for (key, entry) in page {
+                let Content::Inline(target) = entry.content else {
+                    return Err(Damage::new("an entry without its key").of(&key).into());
+                };
+                // Leases and timers are no messages.
+                if !matches!(target.first(), Some(&LEASE | &TIMER)) {
+                    let record = self
+                        .reads()
+                        .get(&target)?
+                        .ok_or_else(|| Damage::new("the record is missing").of(&target))?;
+                    self.dump_record(&target, record, out)?;
+                }
+            }
         }
-        index.sort();
-        for (_, key) in index {
-            let record = self
-                .reads()
-                .get(&key)?
-                .ok_or_else(|| Damage::new("it was there and is gone").of(&key))?;
-            self.dump_record(&key, record, out)?;
-        }
-        Ok(out.flush()?)
     }
 
     fn dump_record(

@@ -7,6 +7,7 @@
 //! | yes | no, or empty | emptied: refused |
 //! | yes | of another id | damaged: refused |
 //! | yes | ends before the head | damaged: acknowledged records are gone: refused |
+//! | yes | has a gap in its positions | damaged: refused |
 //! | yes | yes | opened |
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use crate::engine::{Changes, Engine, guarded};
 use crate::files::{create_folder, random_id, sync_folder, write_whole};
 use crate::keys;
 use crate::marker::{FORMAT, Marker, machine_id};
-use crate::record::{Content, Kind, Record};
+use crate::record::{Content, Damage, Kind, Record};
+use crate::runlog::call_chain;
 use crate::writer::unavailable;
 
 /// Free space that opening insists on, in bytes: a store that can only just be opened would refuse its first writes.
@@ -121,7 +123,16 @@ pub(crate) fn open(layout: &Layout, fresh: &Fresh, create: bool) -> Result<Opene
             detail,
         });
     }
-    let boots = note_opening(&engine, &store, last)?;
+    let before = read(&engine, keys::BOOTS).map_err(|e| OpenError::Damaged {
+        path: store.clone(),
+        detail: e.to_string(),
+    })?;
+    let checked = before.as_ref().map_or(Seq::NONE, |record| record.seq);
+    check_order(&engine, checked, last).map_err(|e| OpenError::Damaged {
+        path: store.clone(),
+        detail: e.to_string(),
+    })?;
+    let boots = note_opening(&engine, &store, before, last)?;
     if !marker_path.exists() {
         marker.write(folder, layout.marker)?;
     }
@@ -213,12 +224,63 @@ fn make(engine: &Engine, layout: &Layout, fresh: &Fresh) -> Result<Marker, OpenE
     Ok(marker)
 }
 
-/// Adds a fresh boot id to the list of openings. Also proves that the store takes writes before anything relies on it.
-fn note_opening(engine: &Engine, store: &Path, last: Seq) -> Result<Vec<String>, OpenError> {
-    let before = read(engine, keys::BOOTS).map_err(|e| OpenError::Damaged {
-        path: store.to_owned(),
-        detail: e.to_string(),
-    })?;
+/// Checks that everything the last process stored is there.
+///
+/// sled stops reading a segment of its log at the first message that does not fit its checksum, and goes on with the next segment: what
+/// lay behind is silently missing. What an earlier opening checked is safe from that, because opening ends with a snapshot that says
+/// where each page lies. So the positions since then are followed, one by one: an entry or a record that is missing is damage.
+fn check_order(engine: &Engine, checked: Seq, last: Seq) -> Result<(), StoreError> {
+    let from = keys::at(vec![keys::ORDER], Seq(checked.0.saturating_add(1)));
+    let mut expected = checked;
+    let mut entries = engine.db().range(from..keys::behind(&[keys::ORDER]));
+    while let Some((key, value)) = guarded(|| entries.next().transpose()).map_err(unavailable)? {
+        expected = Seq(expected.0.saturating_add(1));
+        let entry = Record::decode(&key, &value)?;
+        if entry.seq != expected {
+            return Err(Damage::new(format!("position {expected} is missing before it")).of(&key));
+        }
+        let Content::Inline(target) = &entry.content else {
+            return Err(Damage::new("an entry without its key").of(&key));
+        };
+        check_target(engine, target, expected)?;
+    }
+    match expected == last {
+        true => Ok(()),
+        false => Err(
+            Damage::new(format!("positions {expected} to {last} are missing")).of(keys::POSITION),
+        ),
+    }
+}
+
+fn check_target(engine: &Engine, target: &[u8], seq: Seq) -> Result<(), StoreError> {
+    let missing =
+        |key: &[u8]| Damage::new(format!("the record of position {seq} is missing")).of(key);
+    match read(engine, target)? {
+        // Overwritten since, or (a timer) removed.
+        Some(record) if record.seq > seq => Ok(()),
+        None if target.first() == Some(&keys::TIMER) => Ok(()),
+        Some(record) if record.seq == seq => match record.kind {
+            Kind::JournalCall => {
+                let chain = call_chain(&record).map_err(|damage| damage.of(target))?;
+                let link = keys::at(keys::chain(keys::CHAIN, &chain), seq);
+                read(engine, &link)?
+                    .map(|_| ())
+                    .ok_or_else(|| missing(&link))
+            }
+            _ => Ok(()),
+        },
+        _ => Err(missing(target)),
+    }
+}
+
+/// Adds a fresh boot id to the list of openings, and with it the position up to which the order was checked. Also proves that the store
+/// takes writes before anything relies on it.
+fn note_opening(
+    engine: &Engine,
+    store: &Path,
+    before: Option<Record>,
+    last: Seq,
+) -> Result<Vec<String>, OpenError> {
     let mut boots = before.map(|record| record.names).unwrap_or_default();
     boots.push(random_id());
     boots.drain(..boots.len().saturating_sub(MAX_BOOTS));

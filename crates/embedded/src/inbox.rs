@@ -140,6 +140,14 @@ fn message(store: &EmbeddedStore, key: &[u8], record: Record) -> Result<InboxMes
     })
 }
 
+/// Ends at the moment; never without one.
+async fn reaches(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 enum Put {
     Stored(Seq),
     There(Record),
@@ -164,7 +172,7 @@ impl Inbox for EmbeddedStore {
                 return Ok::<_, StoreError>(Put::There(record));
             }
             let seq = group.next_seq();
-            group.put(
+            group.append(
                 key.clone(),
                 &Record::new(Kind::Inbox, seq).names(names).content(content),
             );
@@ -209,13 +217,13 @@ impl Inbox for EmbeddedStore {
                         .ok_or_else(|| Damage::new(format!("message {seq} is missing")).of(&key))?;
                     return message(self, &key, record);
                 }
-                Err(Some(at)) => {
+                Err(at) => {
                     tokio::select! {
                         () = changed => {}
-                        () = tokio::time::sleep_until(at) => {}
+                        () = self.reads().broken() => {}
+                        () = reaches(at) => {}
                     }
                 }
-                Err(None) => changed.await,
             }
         }
     }

@@ -4,7 +4,8 @@
 //! of keys is the order of tokens, then of positions.
 
 use leasehold_protocol::{ChainKey, RunId, Seq};
-use leasehold_tools::{from_subject_token, subject_token};
+use leasehold_store::AppendError;
+use leasehold_tools::{NameError, ToolName, from_subject_token, subject_token};
 
 use crate::record::Damage;
 
@@ -30,6 +31,8 @@ pub(crate) const TIMER: u8 = b't';
 pub(crate) const ATTEMPT: u8 = b'a';
 /// A logbook's attempts that are not published: `p<chain>`.
 pub(crate) const UNPUBLISHED: u8 = b'p';
+/// The order of everything that took a position: `z<seq>`, its content the key of what stands there. Without a gap, and never removed.
+pub(crate) const ORDER: u8 = b'z';
 /// What the store is: one record.
 pub(crate) const META: &[u8] = b"m";
 /// The last position given out: one record, written with each group.
@@ -55,6 +58,14 @@ pub(crate) fn run(kind: u8, run: &RunId) -> Vec<u8> {
 /// Everything of an attempt under one kind.
 pub(crate) fn chain(kind: u8, chain: &ChainKey) -> Vec<u8> {
     names(kind, chain_tokens(chain).iter().map(String::as_str))
+}
+
+/// Refuses a chain whose tool has a longer name than any tool can have: every other name is bounded by its type.
+pub(crate) fn bounded(chain: &ChainKey) -> Result<(), AppendError> {
+    match ToolName::parse(&chain.tool) {
+        Err(error @ NameError::TooLong { .. }) => Err(AppendError::Never(error.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// The tokens of a chain: run, tool, step, attempt, origin.

@@ -55,7 +55,7 @@ impl Leases for EmbeddedStore {
             let seq = group.next_seq();
             let epoch = record.as_ref().map_or(0, |record| record.epoch);
             let holder = record.map(|record| record.session.as_str().to_owned());
-            group.put(
+            group.append(
                 key,
                 &Record::new(Kind::Lease, seq).number(epoch).names(holder),
             );

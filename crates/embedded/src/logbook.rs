@@ -14,12 +14,14 @@ use leasehold_protocol::{ChainKey, LogbookId, LogbookRecord, Seq, WorkerId};
 use leasehold_store::{ArmAnswer, Logbook, LogbookError, StoreError};
 
 use crate::OpenError;
+use crate::blobs::BlobFolder;
+use crate::content::{load, place};
 use crate::files::{create_folder, sync_folder};
 use crate::folder::{Fresh, Layout, Opened, open};
 use crate::keys::{self, ATTEMPT, UNPUBLISHED};
 use crate::lock::Lock;
 use crate::marker::machine_id;
-use crate::record::{Content, Damage, Kind, Record};
+use crate::record::{Content, Kind, Record};
 use crate::store::Reads;
 use crate::writer::{Unacknowledged, Writer};
 
@@ -47,15 +49,19 @@ pub struct SledLogbook {
     // In this order: the writer stops and sled closes before the lock is released.
     writer: Writer,
     reads: Reads,
+    blobs: BlobFolder,
     id: LogbookId,
     worker: WorkerId,
     boots: Vec<String>,
     _lock: Lock,
 }
 
+/// The folder of the logbook in use, beside those in quarantine.
+const CURRENT: &str = "current";
+
 fn layout(folder: &Path) -> Layout {
     Layout {
-        folder: folder.join("current"),
+        folder: folder.join(CURRENT),
         marker: "logbook.json",
         store: "log",
         kind: "logbook",
@@ -155,6 +161,7 @@ impl SledLogbook {
         let logbook = Self {
             writer,
             reads,
+            blobs: BlobFolder::new(folder.join(CURRENT).join("blobs")),
             id,
             worker,
             boots,
@@ -177,15 +184,28 @@ impl SledLogbook {
         &self.worker
     }
 
+    /// The stored form of a record; a large one lies in a file of its own, durable when this returns.
+    async fn place(
+        &self,
+        chain: &ChainKey,
+        record: &LogbookRecord,
+    ) -> Result<Content, LogbookError> {
+        let bytes = serde_json::to_vec(record).map_err(|e| LogbookError::Damaged {
+            chain: Box::new(chain.clone()),
+            detail: e.to_string(),
+        })?;
+        place(&self.blobs, bytes.into())
+            .await
+            .map_err(|e| LogbookError::NotDurable(e.to_string()))
+    }
+
     /// All attempts with their records and whether they are published, in order of position.
     pub(crate) fn all(&self) -> Result<Vec<(Seq, ChainKey, bytes::Bytes, bool)>, StoreError> {
         let mut all = Vec::new();
         for (key, record) in self.reads.scan_all(&[ATTEMPT])? {
             let chain = keys::decode_chain(&key).map_err(|damage| damage.of(&key))?;
             let published = self.reads.get(&keys::chain(UNPUBLISHED, &chain))?.is_none();
-            let Content::Inline(body) = record.content else {
-                return Err(Damage::new("an attempt without its record").of(&key));
-            };
+            let body = load(&self.blobs, record.content)?;
             all.push((record.seq, chain, body, published));
         }
         all.sort_by_key(|(seq, ..)| *seq);
@@ -209,28 +229,20 @@ fn quarantine(folder: &Path, current: &Path, now: i64) -> Result<PathBuf, OpenEr
     }
 }
 
-fn read(chain: &ChainKey, record: Record) -> Result<LogbookRecord, LogbookError> {
+fn read(
+    blobs: &BlobFolder,
+    chain: &ChainKey,
+    record: Record,
+) -> Result<LogbookRecord, LogbookError> {
     let damaged = |detail: String| LogbookError::Damaged {
         chain: Box::new(chain.clone()),
         detail,
     };
-    let Content::Inline(bytes) = record.content else {
-        return Err(damaged("its body is elsewhere".to_owned()));
-    };
+    let bytes = load(blobs, record.content).map_err(|e| unread(chain, e))?;
     AcceptedJson::check(&bytes)
         .map_err(|e| damaged(e.to_string()))?
         .parse()
         .map_err(|e| damaged(e.to_string()))
-}
-
-/// The stored form. Results larger than what sled syncs are named by their blob before they come here.
-fn encode(chain: &ChainKey, record: &LogbookRecord) -> Result<Content, LogbookError> {
-    serde_json::to_vec(record)
-        .map(|bytes| Content::Inline(bytes.into()))
-        .map_err(|e| LogbookError::Damaged {
-            chain: Box::new(chain.clone()),
-            detail: e.to_string(),
-        })
 }
 
 impl From<Unacknowledged> for LogbookError {
@@ -261,15 +273,15 @@ impl Logbook for SledLogbook {
         chain: &ChainKey,
         record: LogbookRecord,
     ) -> Result<ArmAnswer, LogbookError> {
-        let content = encode(chain, &record)?;
-        let chain = chain.clone();
+        let content = self.place(chain, &record).await?;
+        let (blobs, chain) = (self.blobs.clone(), chain.clone());
         let created = self.writer.write(move |group| {
             let key = keys::chain(ATTEMPT, &chain);
             if let Some(there) = group.get(&key).map_err(|e| unread(&chain, e))? {
-                return read(&chain, there).map(ArmAnswer::Present);
+                return read(&blobs, &chain, there).map(ArmAnswer::Present);
             }
             let seq = group.next_seq();
-            group.put(key, &Record::new(Kind::Attempt, seq).content(content));
+            group.append(key, &Record::new(Kind::Attempt, seq).content(content));
             group.put(
                 keys::chain(UNPUBLISHED, &chain),
                 &Record::new(Kind::Index, seq),
@@ -280,21 +292,21 @@ impl Logbook for SledLogbook {
     }
 
     async fn outcome(&self, chain: &ChainKey, record: LogbookRecord) -> Result<(), LogbookError> {
-        let content = encode(chain, &record)?;
-        let chain = chain.clone();
+        let content = self.place(chain, &record).await?;
+        let (blobs, chain) = (self.blobs.clone(), chain.clone());
         let written = self.writer.write(move |group| {
             let key = keys::chain(ATTEMPT, &chain);
-            let there = group.get(&key).map_err(|e| unread(&chain, e))?.map(|there| read(&chain, there)).transpose()?;
+            let there = group.get(&key).map_err(|e| unread(&chain, e))?.map(|there| read(&blobs, &chain, there)).transpose()?;
             match (&there, &record) {
                 // Said before: nothing to add.
                 (Some(there), _) if *there == record => Ok(()),
                 (Some(LogbookRecord::Armed(was)), LogbookRecord::Outcome { armed, .. }) if was == armed => {
                     let seq = group.next_seq();
-                    group.put(key, &Record::new(Kind::Attempt, seq).content(content));
+                    group.append(key, &Record::new(Kind::Attempt, seq).content(content));
                     Ok(())
                 }
                 _ => {
-                    let detail = format!("an outcome replaces the armed record it belongs to, and here stands {there:?}; it was not changed");
+                    let detail = "an outcome replaces the armed record it belongs to, which does not stand here; nothing was changed".to_owned();
                     Err(LogbookError::Damaged { chain: Box::new(chain), detail })
                 }
             }
@@ -303,13 +315,15 @@ impl Logbook for SledLogbook {
     }
 
     async fn get(&self, chain: &ChainKey) -> Result<Option<LogbookRecord>, LogbookError> {
-        let chain = chain.clone();
+        let (blobs, chain) = (self.blobs.clone(), chain.clone());
         // Records are replaced in place; asked on the writer thread, the answer is the durable one.
         let found = self.writer.write(move |group| {
             let record = group
                 .get(&keys::chain(ATTEMPT, &chain))
                 .map_err(|e| unread(&chain, e))?;
-            record.map(|record| read(&chain, record)).transpose()
+            record
+                .map(|record| read(&blobs, &chain, record))
+                .transpose()
         });
         found.await?
     }

@@ -116,7 +116,10 @@ impl CallQueue for EmbeddedStore {
                     redelivered,
                 });
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = self.reads().broken() => {}
+            }
         }
     }
 

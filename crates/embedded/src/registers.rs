@@ -91,6 +91,7 @@ impl Registers for EmbeddedStore {
         expected: Seq,
         bytes: Bytes,
     ) -> Result<Seq, AppendError> {
+        keys::bounded(chain)?;
         let (kind, link) = match register {
             Register::Claim => (Kind::LinkClaim, Link::Claim),
             Register::Outcome => (Kind::LinkOutcome, Link::Outcome),
@@ -108,7 +109,7 @@ impl Registers for EmbeddedStore {
                 .number(expected.0)
                 .names([writer.clone()])
                 .content(content);
-            group.put(keys::at(prefix, seq), &record);
+            group.append(keys::at(prefix, seq), &record);
             group.after(move || {
                 let message = ChainMessage {
                     seq,
@@ -134,6 +135,7 @@ impl Registers for EmbeddedStore {
         bytes: Bytes,
         last_place: bool,
     ) -> Result<Seq, AppendError> {
+        keys::bounded(chain)?;
         let content = place(self.blobs(), bytes)
             .await
             .map_err(|e| not_placed(&e))?;
@@ -146,7 +148,7 @@ impl Registers for EmbeddedStore {
                 return Err(AppendError::Never(format!("{chain} has all the evidence notes it may have ({MAX_NOTES}, the last kept for an outcome that met a seal)")));
             }
             let seq = group.next_seq();
-            group.put(keys::at(prefix, seq), &Record::new(Kind::Note, seq).number(u64::try_from(before).unwrap_or(u64::MAX)).names([writer]).content(content));
+            group.append(keys::at(prefix, seq), &Record::new(Kind::Note, seq).number(u64::try_from(before).unwrap_or(u64::MAX)).names([writer]).content(content));
             group.after(move || hints.tell(&Hint { chain, message: None }));
             Ok(seq)
         });

@@ -107,7 +107,7 @@ fn well_formed(write: &JournalAppend) -> Result<(), AppendError> {
         )))
     };
     match (&write.subject, &write.call) {
-        (JournalSubject::Call(chain), Some(_)) if chain.run == write.run => Ok(()),
+        (JournalSubject::Call(chain), Some(_)) if chain.run == write.run => keys::bounded(chain),
         (JournalSubject::Call(_), Some(_)) => never("the call belongs to another run"),
         (JournalSubject::Call(_), None) => never("a call without its envelope"),
         (_, Some(_)) => never("an envelope without a call"),
@@ -153,7 +153,7 @@ fn stage(group: &mut Group<'_>, write: &Placed) -> Result<Seq, AppendError> {
     let record = subject_record(&write.subject, seq)
         .number(write.expected.0)
         .content(write.body.clone());
-    group.put(keys::at(prefix, seq), &record);
+    group.append(keys::at(prefix, seq), &record);
     let open = keys::run(OPEN_RUN, &write.run);
     match (&write.subject, tail) {
         (JournalSubject::End, _) => group.remove(open),
@@ -163,18 +163,52 @@ fn stage(group: &mut Group<'_>, write: &Placed) -> Result<Seq, AppendError> {
     Ok(seq)
 }
 
-impl EmbeddedStore {
-    fn head(&self, run: RunId) -> Result<Option<RunHead>, StoreError> {
-        let Some((key, record)) = self.reads().last_under(&keys::run(JOURNAL, &run))? else {
-            return Ok(None);
-        };
-        let subject = subject(&record).map_err(|damage| damage.of(&key))?;
-        Ok(Some(RunHead {
-            run,
-            last: record.seq,
-            subject,
-        }))
+fn head(reads: &Reads, run: RunId) -> Result<Option<RunHead>, StoreError> {
+    let Some((key, record)) = reads.last_under(&keys::run(JOURNAL, &run))? else {
+        return Ok(None);
+    };
+    let subject = subject(&record).map_err(|damage| damage.of(&key))?;
+    Ok(Some(RunHead {
+        run,
+        last: record.seq,
+        subject,
+    }))
+}
+
+/// One seek to the next run, one to its tail; what lies between is not read.
+fn page(reads: &Reads, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, StoreError> {
+    let mut from = after.map_or_else(
+        || vec![JOURNAL],
+        |run| keys::behind(&keys::run(JOURNAL, run)),
+    );
+    let mut heads = Vec::new();
+    while heads.len() < limit
+        && let Some(key) = reads.first_key(JOURNAL, &from)?
+    {
+        let run = keys::decode_run(&key).map_err(|damage| damage.of(&key))?;
+        from = keys::behind(&keys::run(JOURNAL, &run));
+        heads.extend(head(reads, run)?);
     }
+    Ok(heads)
+}
+
+fn open_heads(reads: &Reads) -> Result<Vec<RunHead>, StoreError> {
+    let mut heads = Vec::new();
+    for (key, _) in reads.scan_all(&[OPEN_RUN])? {
+        let run = keys::decode_run(&key).map_err(|damage| damage.of(&key))?;
+        // Between the scan and this look the run may have ended.
+        heads.extend(head(reads, run)?.filter(|head| head.subject != JournalSubject::End));
+    }
+    Ok(heads)
+}
+
+/// Reads that can be long stay off the async threads.
+async fn aside<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|e| StoreError::Unavailable(e.to_string()))?
 }
 
 #[async_trait]
@@ -183,12 +217,8 @@ impl RunLog for EmbeddedStore {
         if after != Seq::NONE {
             return read(self.reads(), self.blobs(), run, after);
         }
-        // A whole journal can be long.
         let (reads, blobs, run) = (self.reads().clone(), self.blobs().clone(), run.clone());
-        let reading = tokio::task::spawn_blocking(move || read(&reads, &blobs, &run, after));
-        reading
-            .await
-            .map_err(|e| StoreError::Unavailable(e.to_string()))?
+        aside(move || read(&reads, &blobs, &run, after)).await
     }
 
     async fn append(&self, write: JournalAppend) -> Result<Appended, AppendError> {
@@ -226,32 +256,12 @@ impl RunLog for EmbeddedStore {
     }
 
     async fn runs(&self, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, StoreError> {
-        let mut from = after.map_or_else(
-            || vec![JOURNAL],
-            |run| keys::behind(&keys::run(JOURNAL, run)),
-        );
-        let mut heads = Vec::new();
-        // One seek to the next run, one to its tail; what lies between is not read.
-        while heads.len() < limit
-            && let Some(key) = self.reads().first_key(JOURNAL, &from)?
-        {
-            let run = keys::decode_run(&key).map_err(|damage| damage.of(&key))?;
-            from = keys::behind(&keys::run(JOURNAL, &run));
-            heads.extend(self.head(run)?);
-        }
-        Ok(heads)
+        let (reads, after) = (self.reads().clone(), after.cloned());
+        aside(move || page(&reads, after.as_ref(), limit)).await
     }
 
     async fn open_runs(&self) -> Result<Vec<RunHead>, StoreError> {
-        let mut heads = Vec::new();
-        for (key, _) in self.reads().scan_all(&[OPEN_RUN])? {
-            let run = keys::decode_run(&key).map_err(|damage| damage.of(&key))?;
-            // Between the scan and this look the run may have ended.
-            heads.extend(
-                self.head(run)?
-                    .filter(|head| head.subject != JournalSubject::End),
-            );
-        }
-        Ok(heads)
+        let reads = self.reads().clone();
+        aside(move || open_heads(&reads)).await
     }
 }

@@ -185,6 +185,11 @@ impl Reads {
         self.health.check()
     }
 
+    /// Ends once a commit has failed.
+    pub(crate) async fn broken(&self) {
+        self.health.broken().await;
+    }
+
     /// The record under a key, if it is durable.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Record>, StoreError> {
         self.check()?;
@@ -199,12 +204,23 @@ impl Reads {
         prefix: &[u8],
         from: Vec<u8>,
     ) -> Result<Vec<(sled::IVec, Record)>, StoreError> {
+        self.page(prefix, from, usize::MAX)
+    }
+
+    /// The first `limit` of them.
+    pub(crate) fn page(
+        &self,
+        prefix: &[u8],
+        from: Vec<u8>,
+        limit: usize,
+    ) -> Result<Vec<(sled::IVec, Record)>, StoreError> {
         self.check()?;
         let durable = self.health.durable();
         let mut found = Vec::new();
         let mut entries = self.db.range(from..keys::behind(prefix));
-        while let Some((key, value)) =
-            guarded(|| entries.next().transpose()).map_err(unavailable)?
+        while found.len() < limit
+            && let Some((key, value)) =
+                guarded(|| entries.next().transpose()).map_err(unavailable)?
         {
             let record = Record::decode(&key, &value)?;
             if record.seq <= durable {

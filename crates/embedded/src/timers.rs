@@ -62,7 +62,7 @@ impl Timers for EmbeddedStore {
         );
         let set = self.writer().write(move |group| {
             let seq = group.next_seq();
-            group.put(
+            group.append(
                 key,
                 &Record::new(Kind::Timer, seq).number(at.cast_unsigned()),
             );

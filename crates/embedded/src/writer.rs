@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use leasehold_protocol::Seq;
 use leasehold_store::StoreError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::engine::{Changes, Engine, guarded, panic_text};
 use crate::keys;
-use crate::record::{Kind, Record};
+use crate::record::{Content, Kind, Record};
 
 /// Most operations in one group: beyond some hundred the sync is a small part of the cost, and latency grows.
 const MAX_GROUP: usize = 512;
@@ -48,6 +49,7 @@ pub(crate) struct Unacknowledged(pub(crate) String);
 pub(crate) struct Health {
     durable: AtomicU64,
     broken: OnceLock<String>,
+    broke: Notify,
 }
 
 impl Health {
@@ -60,6 +62,13 @@ impl Health {
         match self.broken.get() {
             Some(reason) => Err(StoreError::Refuses(reason.clone())),
             None => Ok(()),
+        }
+    }
+    /// Ends when a commit has failed: what waits for messages has to learn that none will come.
+    pub(crate) async fn broken(&self) {
+        let broke = self.broke.notified();
+        if self.broken.get().is_none() {
+            broke.await;
         }
     }
 }
@@ -77,7 +86,7 @@ impl Writer {
         let (queue, operations) = mpsc::channel(QUEUE);
         let health = Arc::new(Health {
             durable: AtomicU64::new(last.0),
-            broken: OnceLock::new(),
+            ..Health::default()
         });
         let state = Thread {
             engine,
@@ -196,6 +205,7 @@ impl Thread {
             if self.health.broken.set(reason.clone()).is_ok() {
                 tracing::error!(%reason, "a write failed; the store refuses everything until it is opened again");
             }
+            self.health.broke.notify_waiters();
             self.carried.clear();
         }
         // Operations that were not evaluated drop their channel and are answered as stopped: unknown, which is safe.
@@ -258,13 +268,21 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The next position. Given out once, also if the operation then stages nothing.
+    /// The next position, for one [`append`](Self::append). Only once the operation has nothing left to refuse: positions have no gaps.
     pub(crate) fn next_seq(&mut self) -> Seq {
         self.last = Seq(self.last.0.saturating_add(1));
         self.last
     }
 
-    /// Stages a record under a key.
+    /// Stages the record that its position was taken for, and enters it into the order of the store.
+    pub(crate) fn append(&mut self, key: Vec<u8>, record: &Record) {
+        let content = Content::Inline(Bytes::copy_from_slice(&key));
+        let entry = Record::new(Kind::Index, record.seq).content(content);
+        self.put(keys::at(vec![keys::ORDER], record.seq), &entry);
+        self.put(key, record);
+    }
+
+    /// Stages a record beside it.
     pub(crate) fn put(&mut self, key: Vec<u8>, record: &Record) {
         let bytes = record.encode(&key);
         self.staged.insert(key, Some(bytes));

@@ -9,7 +9,7 @@ use std::process::Command;
 use common::{append, bodies, open, refusal, run};
 use leasehold_embedded::OpenError;
 use leasehold_protocol::Seq;
-use leasehold_store::{AppendError, RunLog, StoreError};
+use leasehold_store::{AppendError, CallQueue, Inbox, RunLog, StoreError};
 
 /// Unmounts when dropped.
 struct Mount(PathBuf);
@@ -111,6 +111,12 @@ async fn a_full_disk_stops_the_store_and_loses_nothing_acknowledged() {
     ));
     let read = store.read_journal(&run("r"), Seq::NONE).await;
     assert!(matches!(read, Err(StoreError::Refuses(_))), "{read:?}");
+    for waited in [
+        store.next_call(&["t".to_owned()]).await.err(),
+        store.next_message().await.err(),
+    ] {
+        assert!(matches!(waited, Some(StoreError::Refuses(_))), "{waited:?}");
+    }
     drop(store);
     let error = refusal(&folder);
     assert!(matches!(error, OpenError::Full { .. }), "{error}");

@@ -19,32 +19,32 @@ use leasehold_protocol::{
 use leasehold_store::{AppendError, JournalAppend, RunLog};
 
 /// A folder in memory where there is one: these tests open stores hundreds of times, and what they prove does not rest on a disk.
-pub fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
 }
 
-pub fn options() -> OpenOptions {
+pub(crate) fn options() -> OpenOptions {
     OpenOptions {
         session: SessionId::new("session").unwrap(),
         now: 1_700_000_000_000,
     }
 }
 
-pub fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
+pub(crate) fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(folder, options())
 }
 
-pub fn refusal(folder: &Path) -> OpenError {
+pub(crate) fn refusal(folder: &Path) -> OpenError {
     open(folder).err().expect("the folder must be refused")
 }
 
-pub fn worker() -> WorkerId {
+pub(crate) fn worker() -> WorkerId {
     WorkerId::new("worker").unwrap()
 }
 
-pub fn logbook(folder: &Path, now: i64) -> OpenedLogbook {
+pub(crate) fn logbook(folder: &Path, now: i64) -> OpenedLogbook {
     SledLogbook::open(
         folder,
         LogbookOptions {
@@ -55,11 +55,11 @@ pub fn logbook(folder: &Path, now: i64) -> OpenedLogbook {
     .unwrap()
 }
 
-pub fn run(name: &str) -> RunId {
+pub(crate) fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
-pub fn chain(run: &str, attempt: u32) -> ChainKey {
+pub(crate) fn chain(run: &str, attempt: u32) -> ChainKey {
     ChainKey {
         run: self::run(run),
         tool: "pay".to_owned(),
@@ -69,7 +69,7 @@ pub fn chain(run: &str, attempt: u32) -> ChainKey {
     }
 }
 
-pub async fn append(
+pub(crate) async fn append(
     store: &EmbeddedStore,
     run: &RunId,
     expected: Seq,
@@ -85,7 +85,7 @@ pub async fn append(
     store.append(write).await.map(|appended| appended.seq)
 }
 
-pub async fn bodies(store: &EmbeddedStore, run: &RunId) -> Vec<String> {
+pub(crate) async fn bodies(store: &EmbeddedStore, run: &RunId) -> Vec<String> {
     let journal = store.read_journal(run, Seq::NONE).await.unwrap();
     journal
         .iter()
@@ -93,7 +93,7 @@ pub async fn bodies(store: &EmbeddedStore, run: &RunId) -> Vec<String> {
         .collect()
 }
 
-pub fn armed() -> Armed {
+pub(crate) fn armed() -> Armed {
     Armed {
         claim: ClaimId::new("claim").unwrap(),
         incarnation: Incarnation::new("life").unwrap(),
@@ -101,7 +101,7 @@ pub fn armed() -> Armed {
     }
 }
 
-pub fn outcome() -> LogbookRecord {
+pub(crate) fn outcome() -> LogbookRecord {
     LogbookRecord::Outcome {
         armed: armed(),
         outcome: OutcomeBody::Aborted {
@@ -111,7 +111,7 @@ pub fn outcome() -> LogbookRecord {
 }
 
 /// A folder as a crash leaves it at this moment: copied file by file while it is open.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -125,15 +125,15 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 /// sled's log in a store's folder.
-pub fn log_of(folder: &Path) -> PathBuf {
+pub(crate) fn log_of(folder: &Path) -> PathBuf {
     folder.join("store/db")
 }
 
-pub fn length(path: &Path) -> u64 {
+pub(crate) fn length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-pub fn cut(path: &Path, length: u64) {
+pub(crate) fn cut(path: &Path, length: u64) {
     fs::OpenOptions::new()
         .write(true)
         .open(path)
