@@ -9,6 +9,7 @@
 
 mod approvals;
 mod crashes;
+mod faults;
 mod lives;
 mod runs;
 mod tools;
