@@ -14,6 +14,7 @@ mod approval;
 pub mod attempt;
 mod chain;
 mod ids;
+pub mod invariant;
 pub mod policy;
 pub mod proposal;
 pub mod run;
@@ -30,13 +31,14 @@ pub use ids::{
     Incarnation, LogbookId, MAX_ID_CHARS, NodeId, OperatorId, RUNTIME_TOKEN, RunId, Seq, SessionId,
     StepId, WorkerId, Writer,
 };
+pub use invariant::{Effects, Invariant, RunRecord, Violation};
 pub use policy::{DefaultPolicy, Policy, PolicyErrors, RulePolicy};
 pub use proposal::{Proposal, ProposedCall};
 pub use run::{
     AgentView, CommitRequest, Effect, HookAnswer, Input, InspectAnswer, Left, Now, PolicyRequest,
     ProbeReply, ProbeRequest, RegisterRequest, RunConfig, RunMachine, RunWeakening, StopReason,
 };
-pub use state::{Approval, ApprovalState, FoldError, Phase, RunState, Step, Turn};
+pub use state::{Accepted, Approval, ApprovalState, FoldError, Phase, RunState, Step, Turn};
 pub use wire::*;
 
 /// Most evidence notes of one attempt; the last place is kept for an outcome that met a seal.

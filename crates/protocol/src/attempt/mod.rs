@@ -30,6 +30,10 @@ pub enum WorkerWeakening {
     None,
     /// Executes on every delivery, whoever holds the claim, and never arms.
     SkipClaim,
+    /// Reads a logbook that cannot be read as one that holds nothing.
+    ErrorIsAbsence,
+    /// Reads an error that says nothing about the effect as "nothing happened".
+    ErrorIsNothing,
 }
 
 /// Where the attempt stands on this worker.

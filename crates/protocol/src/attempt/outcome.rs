@@ -3,7 +3,7 @@
 use leasehold_tools::Failure;
 
 use super::io::{AttemptEffect, ToolReturn, WriteAnswer};
-use super::{AttemptMachine, Stage};
+use super::{AttemptMachine, Stage, WorkerWeakening};
 use crate::ids::Seq;
 use crate::wire::{Body, LogbookRecord, Note, NoteKind, Outcome, OutcomeBody};
 
@@ -94,7 +94,7 @@ impl AttemptMachine {
     }
 
     fn keeps_logbook(&self) -> bool {
-        self.me.weakening == super::WorkerWeakening::None
+        self.me.weakening != WorkerWeakening::SkipClaim
     }
 
     fn outcome(&self, fact: &OutcomeBody, expected: Seq) -> AttemptEffect {

@@ -4,7 +4,7 @@
 //! is another file, or cannot be read, knows nothing: `unsure`.
 
 use super::io::{AttemptEffect, LogbookAnswer};
-use super::{AttemptMachine, Stage};
+use super::{AttemptMachine, Stage, WorkerWeakening};
 use crate::ids::{ClaimId, Incarnation, LogbookId};
 use crate::wire::{LogbookRecord, NoteKind, OutcomeBody};
 
@@ -40,6 +40,11 @@ impl AttemptMachine {
         };
         match result {
             Ok(record) => self.record_says(claim, record, out),
+            Err(_) if self.me.weakening == WorkerWeakening::ErrorIsAbsence => {
+                let why = "negative control".to_owned();
+                let expected = self.chain.last;
+                self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out);
+            }
             // K34: an unreadable record is no absent one.
             Err(error) => self.unsure(format!("the logbook cannot be read: {error}"), out),
         }

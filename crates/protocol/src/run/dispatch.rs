@@ -56,7 +56,7 @@ impl RunMachine {
                 return Ok(());
             }
             let Some(due) = self.due(id) else { continue };
-            if !self.has_room(&due.tool) {
+            if !self.has_room(id, &due.tool) {
                 return Ok(());
             }
             match self.judgements.remove(&id) {
@@ -141,33 +141,31 @@ impl RunMachine {
     }
 
     /// Room beside what is in flight: the run's bound, and nothing beside a call that may end the run.
-    fn has_room(&self, tool: &str) -> bool {
+    fn has_room(&self, id: StepId, tool: &str) -> bool {
         let ends_run = |name: &str| {
             self.tool(name)
                 .is_some_and(|tool| tool.spec().terminal || tool.spec().may_abort)
         };
-        let open = |step: &&Step| step.phase.has_open_attempt() && !Self::is_asked(&step.phase);
-        let mut in_flight = self
-            .state
-            .current_steps()
-            .iter()
-            .filter(open)
-            .filter_map(|step| step.accepted.as_ref())
-            .peekable();
-        if in_flight.peek().is_some() && ends_run(tool) {
-            return false;
-        }
         let most = self
             .state
             .opened
             .as_ref()
             .map_or(1, |opened| opened.limits.max_parallel_calls.max(1));
-        let (mut count, mut exclusive) = (0u32, false);
-        for accepted in in_flight {
+        let open = |step: &&Step| {
+            step.id != id && step.phase.has_open_attempt() && !Self::is_asked(&step.phase)
+        };
+        let (mut count, mut exclusive) = (0u32, ends_run(tool));
+        for accepted in self
+            .state
+            .current_steps()
+            .iter()
+            .filter(open)
+            .filter_map(|step| step.accepted.as_ref())
+        {
             count = count.saturating_add(1);
             exclusive |= ends_run(&accepted.tool);
         }
-        !exclusive && count < most
+        count == 0 || (!exclusive && count < most)
     }
 
     /// The boundary (S13), the same for a first and a further attempt. `None`: the step is over.

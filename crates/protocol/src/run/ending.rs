@@ -3,10 +3,10 @@
 use super::RunMachine;
 use super::io::{Effect, HookAnswer};
 use super::observe::own;
-use crate::ids::StepId;
-use crate::state::Phase;
+use crate::ids::{Attempt, Seq, StepId};
+use crate::state::{Phase, Step};
 use crate::wire::{
-    Event, Fate, Finding, InFlight, JournalSubject, ObservationKind, Payload, Reason,
+    Decision, Event, Fate, Finding, InFlight, JournalSubject, ObservationKind, Payload, Reason,
 };
 
 impl RunMachine {
@@ -38,33 +38,21 @@ impl RunMachine {
                 why: "the run is ending".into(),
             })?;
         }
-        let idle: Vec<StepId> = self
+        let idle = self
             .state
             .current_steps()
             .iter()
-            .filter(|step| {
-                matches!(
-                    step.phase,
-                    Phase::Proposed | Phase::Asked(_) | Phase::Granted(_) | Phase::Proven { .. }
-                )
-            })
-            .map(|step| step.id)
-            .collect();
-        for step in idle {
-            let attempt = self
-                .state
-                .step(step)
-                .and_then(|step| step.latest())
-                .map(|latest| latest.attempt);
-            self.finish(
-                step,
-                attempt,
-                own(
-                    ObservationKind::Interrupted,
-                    None,
-                    "the run ended before the call was made",
-                ),
-            )?;
+            .filter(|step| is_idle(step))
+            .map(|step| (step.id, latest(step)));
+        for (step, latest) in idle.collect::<Vec<_>>() {
+            let (attempt, finding) = latest.unzip();
+            let text = match finding.flatten() {
+                Some((Finding::RunAgain, _)) => {
+                    "the run ended before another attempt; nobody can say whether the earlier one had its effect"
+                }
+                _ => "the run ended before the call was made",
+            };
+            self.finish(step, attempt, own(ObservationKind::Interrupted, None, text))?;
         }
         Ok(())
     }
@@ -72,7 +60,7 @@ impl RunMachine {
     /// The last commit, once no step is open. Rides with what ended the last one.
     pub(super) fn end(&mut self) -> Result<(), String> {
         if !self.state.turn_is_over() {
-            return if self.ride_is_over() {
+            return if self.draft_is_forced() || self.ride_is_over() {
                 self.flush()
             } else {
                 Ok(())
@@ -170,4 +158,21 @@ impl RunMachine {
     pub(super) fn timer_was_set(&mut self) {
         self.timer_pending = false;
     }
+}
+
+/// Whether nothing of this step is under way: its end needs no register.
+fn is_idle(step: &Step) -> bool {
+    match &step.phase {
+        Phase::Proposed | Phase::Asked(_) | Phase::Granted(_) | Phase::Proven { .. } => true,
+        // Another attempt was permitted, and is not made any more.
+        Phase::Decided {
+            decision: Decision::RunAgain | Decision::Continue,
+            ..
+        } => step.latest().is_some_and(|latest| latest.finding.is_some()),
+        _ => false,
+    }
+}
+
+fn latest(step: &Step) -> Option<(Attempt, Option<(Finding, Option<Seq>)>)> {
+    step.latest().map(|latest| (latest.attempt, latest.finding))
 }

@@ -53,6 +53,10 @@ impl RunMachine {
     pub(super) fn climb_all(&mut self) -> Result<(), String> {
         self.read_due();
         for (id, phase) in self.open_attempts() {
+            if self.draft_is_forced() {
+                // What was just drafted has to be stored before anything is written on the strength of it.
+                return Ok(());
+            }
             let readable = self
                 .watches
                 .get(&id)
@@ -65,6 +69,10 @@ impl RunMachine {
                     "the chain of step {id} was written by a newer version"
                 )));
                 return Ok(());
+            }
+            // What was waited for is looked at anew each time; a wait that still matters is set again.
+            if let Some(watch) = self.watches.get_mut(&id) {
+                watch.wait = None;
             }
             self.climb(id, phase)?;
         }
@@ -576,6 +584,11 @@ impl RunMachine {
                 self.seal(id, Sealed::ProbeDone { result: value })
             }
             ProbeSlot::Answered(ProbeReply::NotDone) if kind == ProbeKind::Fencing => {
+                self.seal(id, Sealed::ProbeNotDone)
+            }
+            ProbeSlot::Answered(ProbeReply::NotDone)
+                if self.config.weakening == RunWeakening::PlainProbeCounts =>
+            {
                 self.seal(id, Sealed::ProbeNotDone)
             }
             ProbeSlot::Answered(ProbeReply::NotDone) if refuses_late => {

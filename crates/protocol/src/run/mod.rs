@@ -36,8 +36,8 @@ use dispatch::Judgement;
 use inbox::Letter;
 use watch::Watch;
 
-/// How long a finished step may wait for the agent's next decision to ride in the same commit, in milliseconds. Long enough for a plan or
-/// a local agent, short enough that a slow model does not leave the journal behind.
+/// How long drafted events may wait for the agent's or the policy's answer to ride in the same commit, in milliseconds. Long enough for a
+/// plan or a local agent, short enough that a slow model does not leave the journal behind.
 pub const RIDE_MS: u64 = 50;
 
 /// What an owner is.
@@ -69,6 +69,8 @@ pub enum RunWeakening {
     RetryUnknown,
     /// Findings are committed without being sealed first.
     NoSeal,
+    /// "Not done" counts although the probe only observes and the service takes late requests.
+    PlainProbeCounts,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -230,12 +232,15 @@ impl RunMachine {
         if self.draining {
             return self.release();
         }
-        self.climb_all()?;
-        if self.draft_is_forced() {
-            return self.flush();
+        // A decision has force from its commit on: nothing is sealed or dispatched on a draft of it.
+        if !self.draft_is_forced() {
+            self.climb_all()?;
         }
         if self.state.is_ending() {
             return self.end();
+        }
+        if self.draft_is_forced() {
+            return self.flush();
         }
         self.dispatch_ready()?;
         if self.draft_is_forced() {

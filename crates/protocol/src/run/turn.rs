@@ -11,8 +11,6 @@ use crate::wire::{Event, Payload, Reason};
 impl RunMachine {
     pub(super) fn turn_boundary(&mut self) -> Result<(), String> {
         if !self.state.turn_is_over() {
-            // Nobody is asked, so nothing rides: what was drafted goes out.
-            self.force();
             return Ok(());
         }
         match std::mem::replace(&mut self.agent, AgentSlot::Idle) {

@@ -103,13 +103,19 @@ impl Watch {
         }
     }
 
+    /// When time alone makes something due. While an answer is on its way, that answer is waited for.
     pub(super) fn wakes_at(&self) -> Option<u64> {
+        if self.reading || self.writing || self.probe == ProbeSlot::Asked {
+            return None;
+        }
         let later = match self.probe {
             ProbeSlot::Later(at) => Some(at),
             _ => None,
         };
-        let read = (!self.reading).then_some(self.next_read);
-        [read, self.wait, later].into_iter().flatten().min()
+        [Some(self.next_read), self.wait, later]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// An answer is on its way.
@@ -132,7 +138,6 @@ impl Watch {
         {
             self.claim_seen = Some(boot);
         }
-        self.wait = None;
     }
 }
 
