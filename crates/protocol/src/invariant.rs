@@ -12,7 +12,7 @@ use leasehold_tools::SideEffect;
 
 use crate::chain::{Chain, ChainMessage};
 use crate::ids::{Attempt, ChainKey, RunId, Seq, StepId};
-use crate::state::{FoldError, Phase, RunState};
+use crate::state::{AttemptState, FoldError, Phase, RunState};
 use crate::wire::{
     Basis, Commit, Event, Finding, ObservationKind, OutcomeBody, Sealed, StoredCommit,
 };
@@ -510,6 +510,27 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether the record says of an attempt that it had no effect: by a finding, or by the worker's own outcome.
+    fn says_nothing_happened(&self, step: StepId, attempt: &AttemptState) -> bool {
+        let found = matches!(
+            attempt.finding,
+            Some((
+                Finding::NotStarted | Finding::Revoked | Finding::ProbeNotDone,
+                _
+            ))
+        );
+        let outcome = self
+            .chain_of(step, attempt.attempt)
+            .and_then(|(_, chain)| chain.outcome);
+        found
+            || outcome.is_some_and(|(_, outcome)| {
+                matches!(
+                    outcome.fact,
+                    OutcomeBody::NothingHappened { .. } | OutcomeBody::NotStarted { .. }
+                )
+            })
+    }
+
     /// I1, I2, I12 against the external ledger.
     fn ledger(&mut self, state: &RunState) {
         let Some(effects) = self.record.effects else {
@@ -545,13 +566,7 @@ impl Checker<'_> {
                     );
                 }
                 for attempt in &step.attempts {
-                    let proved = matches!(
-                        attempt.finding,
-                        Some((
-                            Finding::NotStarted | Finding::Revoked | Finding::ProbeNotDone,
-                            _
-                        ))
-                    );
+                    let proved = self.says_nothing_happened(step.id, attempt);
                     if count(attempt.attempt) > 1 {
                         self.violate(
                             Invariant::I1,
