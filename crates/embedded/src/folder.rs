@@ -325,3 +325,86 @@ fn insist_on_room(folder: &Path) -> Result<(), OpenError> {
     write_whole(folder, NAME, &vec![0; ROOM_TO_OPEN]).map_err(io)?;
     std::fs::remove_file(folder.join(NAME)).map_err(io)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(folder: &Path) -> Layout {
+        Layout {
+            folder: folder.to_owned(),
+            marker: "marker.json",
+            store: "store",
+            kind: "store",
+            traces: &[],
+        }
+    }
+
+    fn again(folder: &Path) -> Result<Opened, OpenError> {
+        let fresh = Fresh {
+            now: 1,
+            worker: None,
+        };
+        open(&layout(folder), &fresh, true)
+    }
+
+    /// Three positions, of which the second is a timer or not; then what sled would have lost is taken away.
+    fn three_without(lost: &[Vec<u8>], second: u8) -> Result<Opened, OpenError> {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = again(folder.path()).unwrap().engine;
+        let mut changes = Changes::new();
+        for seq in 1..=3 {
+            let kind = if seq == 2 { second } else { keys::LEASE };
+            let key = names(kind, seq);
+            let order = keys::at(vec![keys::ORDER], Seq(seq));
+            let entry =
+                Record::new(Kind::Index, Seq(seq)).content(Content::Inline(key.clone().into()));
+            changes.insert(order.clone(), Some(entry.encode(&order)));
+            let record = Record::new(Kind::Lease, Seq(seq));
+            changes.insert(key.clone(), Some(record.encode(&key)));
+        }
+        changes.insert(
+            keys::POSITION.to_vec(),
+            Some(crate::writer::position(Seq(3))),
+        );
+        engine.commit(&changes, Seq(3)).unwrap();
+        let lost = lost.iter().map(|key| (key.clone(), None)).collect();
+        engine.commit(&lost, Seq(3)).unwrap();
+        drop(engine);
+        again(folder.path())
+    }
+
+    fn names(kind: u8, seq: u64) -> Vec<u8> {
+        keys::names(kind, [seq.to_string().as_str()])
+    }
+
+    #[test]
+    fn k41_a_record_that_is_missing_since_the_last_opening_is_damage() {
+        assert_eq!(three_without(&[], keys::LEASE).unwrap().last, Seq(3));
+        let order = |seq| keys::at(vec![keys::ORDER], Seq(seq));
+        let lease = |seq| names(keys::LEASE, seq);
+        let losses = [
+            vec![lease(2)],
+            vec![lease(3)],
+            vec![order(2)],
+            vec![order(3)],
+            vec![lease(1), order(1)],
+            vec![lease(3), order(3)],
+            vec![order(1), order(2), order(3)],
+        ];
+        for lost in losses {
+            match three_without(&lost, keys::LEASE) {
+                Err(OpenError::Damaged { detail, .. }) => {
+                    assert!(detail.contains("missing"), "{detail}")
+                }
+                other => panic!("{lost:?}: {:?}", other.map(|opened| opened.last)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_timer_that_was_cleared_is_not_missing() {
+        let cleared = three_without(&[names(keys::TIMER, 2)], keys::TIMER).unwrap();
+        assert_eq!(cleared.last, Seq(3));
+    }
+}

@@ -7,8 +7,8 @@
 //!   then answers.
 //! * Conditions are evaluated on that thread, in order. Readers see durable records only.
 //! * Every record carries a version and a checksum over its key and content. A damaged record is an error, never an absent one.
-//! * A store that lost acknowledged records (cut off, emptied, replaced by an older copy) is refused; nothing is deleted or started anew. A
-//!   logbook in that state is renamed to `quarantine-<unix ms>` and a new one with a new id takes its place.
+//! * A store that lost acknowledged records (cut off, emptied, replaced by an older copy, a gap in its positions) is refused; nothing is
+//!   deleted or started anew. A logbook in that state is renamed to `quarantine-<unix ms>` and a new one with a new id takes its place.
 //! * After a failed write the store refuses everything until it is opened again.
 //!
 //! # The data folder

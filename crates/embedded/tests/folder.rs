@@ -1,5 +1,5 @@
 //! What is refused when a folder is opened, and that nothing is deleted or started anew.
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 mod common;
 

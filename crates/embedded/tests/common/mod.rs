@@ -1,6 +1,7 @@
 //! What the tests of this folder share.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     dead_code,
     reason = "test code; not every test uses everything"
 )]
