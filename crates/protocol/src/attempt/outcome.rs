@@ -45,6 +45,11 @@ impl AttemptMachine {
                 };
                 OutcomeBody::NothingHappened { failure, message }
             }
+            ToolReturn::MayHaveHappened { failure, message }
+                if self.me.weakening == WorkerWeakening::ErrorIsNothing =>
+            {
+                OutcomeBody::NothingHappened { failure, message }
+            }
             ToolReturn::MayHaveHappened { failure, message } => {
                 return Err(NoteKind::MayHaveHappened { failure, message });
             }
