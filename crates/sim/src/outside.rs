@@ -1,7 +1,7 @@
 //! The world that tools change: a ledger of effects that the machines never read, and the probes that look at it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_json::Digest;
@@ -13,6 +13,12 @@ pub(crate) const TIMEOUT_MS: u64 = 400;
 
 /// The tools of every schedule: one for each way an unknown effect can be resolved.
 pub(crate) fn registry() -> Arc<Registry> {
+    // Compiled once: ten thousand schedules share it.
+    static TOOLS: OnceLock<Arc<Registry>> = OnceLock::new();
+    TOOLS.get_or_init(assemble).clone()
+}
+
+fn assemble() -> Arc<Registry> {
     let tool = |name: &str, class| {
         ToolSpec::new(
             name,
