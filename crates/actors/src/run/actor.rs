@@ -74,8 +74,10 @@ pub(crate) struct Run {
     pub(super) pending: Option<Pending>,
     /// Answers in a row that the journal was busy.
     pub(super) busy: u32,
-    /// An outcome was heard since the last commit.
+    /// Something was heard of an attempt since the last commit was asked for.
     pub(super) heard: bool,
+    /// Chains that are being read.
+    pub(super) reading: u32,
     pub(super) alarm: Option<(u64, AbortHandle)>,
     leaving: Option<StopReason>,
     /// Something came in while leaving that the next owner has to look at.
@@ -109,6 +111,7 @@ impl Actor for RunActor {
             pending: None,
             busy: 0,
             heard: false,
+            reading: 0,
             alarm: None,
             leaving: None,
             again: false,
@@ -240,6 +243,7 @@ impl Run {
                     .for_each(|commit| self.publish(commit));
             }
             Input::Hint(_) => self.heard = true,
+            Input::ChainRead { .. } => self.reading = self.reading.saturating_sub(1),
             _ => {}
         }
     }
@@ -279,6 +283,8 @@ impl Run {
         if self.leaving.is_some() {
             return;
         }
+        // What came while the park commit was on its way was not looked at: the truth may be among it, and nobody else would look.
+        self.again |= reason == StopReason::Parked && (self.heard || self.reading > 0);
         self.args.tasks.cancel();
         let lease = self.lease.take();
         let release = opening::release(

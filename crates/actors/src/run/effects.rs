@@ -38,6 +38,7 @@ pub(super) fn perform(run: &mut Run, effect: Effect) -> Option<Input> {
         Effect::ReadChain { chain } => {
             // What is stored after the reading is heard.
             run.args.hints.listen(&chain.origin);
+            run.reading = run.reading.saturating_add(1);
             run.launch(read_chain(shared, chain));
         }
         Effect::WriteRegister(request) => run.launch(write_register(shared, request)),

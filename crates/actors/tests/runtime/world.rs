@@ -285,9 +285,14 @@ impl Life {
     }
 
     pub async fn until(&self, run: &RunId, until: Until) -> RunState {
-        match patient(self.runtime.wait(run, until)).await {
-            Ok(state) => state.unwrap(),
-            Err(error) => panic!("{error}"),
+        match tokio::time::timeout(PATIENCE, self.runtime.wait(run, until)).await {
+            Ok(Ok(state)) => state.unwrap(),
+            Ok(Err(error)) => panic!("{error}"),
+            Err(_) => panic!(
+                "waited too long for {run}: {:?} {:#?}",
+                self.runtime.status().await,
+                self.events(run).await
+            ),
         }
     }
 
