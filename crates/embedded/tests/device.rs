@@ -21,14 +21,13 @@ impl Mount {
         match output {
             Ok(output) if output.status.success() => Some(Self(at.to_owned())),
             Ok(output) => {
-                println!(
-                    "{test}: not run: needs to mount: {}",
-                    String::from_utf8_lossy(&output.stderr).trim()
-                );
+                println!("{}", String::from_utf8_lossy(&output.stderr).trim());
+                println!("SKIPPED needs: the right to mount file systems: {test}");
                 None
             }
             Err(error) => {
-                println!("{test}: not run: needs the command mount: {error}");
+                println!("mount: {error}");
+                println!("SKIPPED needs: the command mount: {test}");
                 None
             }
         }

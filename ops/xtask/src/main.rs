@@ -1,2 +1,61 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: the project's own commands. The one test command, the pieces of which `.ci/run` is made, and the bench.
+
+mod borders;
+mod cargo;
+mod demo;
+mod test;
+mod tests_said;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own commands
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run every test and say which ones could not run here, and why
+    Test(test::TestArgs),
+    /// Check which crate may depend on which
+    Borders,
+    /// Run the demo with its kills, check its numbers, and replay what was recorded
+    Demo(demo::DemoArgs),
+    /// Run the demo with a rule left out, three times: each time it must notice
+    Sabotages,
+    /// Run the demo on a file with other columns
+    ForeignFile(demo::ForeignArgs),
+    /// Measure; `bench embedded --help` says what can be chosen
+    Bench {
+        /// What the bench is given
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGS"
+        )]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Test(args) => test::run(&args),
+        Command::Borders => borders::run(),
+        Command::Demo(args) => demo::run(&args),
+        Command::Sabotages => demo::sabotages(),
+        Command::ForeignFile(args) => demo::foreign(&args),
+        Command::Bench { arguments } => cargo::run_release("leasehold-bench", &arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
