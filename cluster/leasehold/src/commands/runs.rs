@@ -1,0 +1,92 @@
+//! `leasehold runs`: all runs, one line each.
+
+use leasehold_protocol::Status;
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::say;
+use crate::source::Source;
+use crate::table::{cell, table, text};
+use crate::view::{OpenStep, RunSummary, code};
+
+/// Arguments of `leasehold runs`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RunsArgs {
+    /// Only runs of this status; may be repeated
+    #[arg(long, value_name = "STATUS")]
+    status: Vec<StatusName>,
+    /// Only runs with a step of this tool that is not over
+    #[arg(long, value_name = "TOOL")]
+    waiting_for: Option<String>,
+}
+
+/// A status, as it stands in records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StatusName {
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl From<StatusName> for Status {
+    fn from(name: StatusName) -> Self {
+        match name {
+            StatusName::Running => Status::Running,
+            StatusName::Waiting => Status::Waiting,
+            StatusName::Completed => Status::Completed,
+            StatusName::Failed => Status::Failed,
+            StatusName::Cancelled => Status::Cancelled,
+        }
+    }
+}
+
+pub(crate) async fn run(context: Context<'_>, args: RunsArgs) -> Result<Exit, Failure> {
+    let mut runs = Source::open(context.folder).await?.runs().await?;
+    let wanted: Vec<Status> = args.status.iter().copied().map(Status::from).collect();
+    runs.retain(|run| wanted.is_empty() || wanted.contains(&run.status));
+    if let Some(tool) = &args.waiting_for {
+        runs.retain(|run| run.open.iter().any(|step| step.tool == *tool));
+    }
+    if context.json {
+        say::json(&runs)?;
+        return Ok(Exit::Done);
+    }
+    let mut shown = table(&[
+        "RUN",
+        "STATUS",
+        "REASON",
+        "TURNS",
+        "TAKEOVERS",
+        "LAST",
+        "OPEN",
+        "GOAL",
+    ]);
+    for run in &runs {
+        shown.add_row(row(run));
+    }
+    say::line(&text(&shown))?;
+    Ok(Exit::Done)
+}
+
+fn row(run: &RunSummary) -> [String; 8] {
+    let open: Vec<String> = run.open.iter().map(open_step).collect();
+    [
+        say::plain(run.run.as_str()),
+        code(&run.status),
+        match (&run.problem, &run.reason) {
+            (Some(problem), _) => cell(format!("! {problem}")),
+            (None, reason) => reason.as_ref().map(code).unwrap_or_default(),
+        },
+        run.turns.to_string(),
+        run.takeovers.to_string(),
+        say::utc(run.last_at),
+        cell(open.join(" ")),
+        cell(&run.goal),
+    ]
+}
+
+fn open_step(step: &OpenStep) -> String {
+    format!("{}:{}", step.tool, step.phase)
+}

@@ -1,0 +1,93 @@
+//! Where readers read: from the running `leasehold dev`, or straight from the data folder while nobody runs on it.
+
+use std::path::{Path, PathBuf};
+
+use leasehold_actors::{Clock as _, SystemClock};
+use leasehold_embedded::{EmbeddedStore, OpenError, OpenOptions};
+use leasehold_protocol::RunId;
+
+use crate::failure::{Exit, Failure};
+use crate::material::{Material, all_runs};
+use crate::socket::client::{Client, ClientError};
+use crate::view::RunSummary;
+
+/// See the module.
+pub(crate) enum Source {
+    Live(Box<Client>),
+    Folder(EmbeddedStore),
+}
+
+impl Source {
+    /// Connects, or opens the folder under its lock.
+    pub(crate) async fn open(folder: &Path) -> Result<Self, Failure> {
+        match Client::connect(folder).await {
+            Ok(client) => Ok(Source::Live(Box::new(client))),
+            Err(ClientError::NoRuntime { .. }) => open_folder(folder).map(Source::Folder),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn runs(&mut self) -> Result<Vec<RunSummary>, Failure> {
+        let store = match self {
+            Source::Live(client) => return Ok(client.runs().await?),
+            Source::Folder(store) => store,
+        };
+        let mut summaries = Vec::new();
+        for run in all_runs(store).await.map_err(Failure::broken)? {
+            let material = Material::journal(store, &run)
+                .await
+                .map_err(Failure::broken)?;
+            if let Some(material) = material {
+                summaries.push(RunSummary::of(&run, &material.state()));
+            }
+        }
+        Ok(summaries)
+    }
+
+    /// Everything stored about the run; an error if there is none.
+    pub(crate) async fn material(
+        &mut self,
+        folder: &Path,
+        run: &RunId,
+    ) -> Result<Material, Failure> {
+        let material = match self {
+            Source::Live(client) => client.material(run).await?,
+            Source::Folder(store) => Material::read(store, run).await.map_err(Failure::broken)?,
+        };
+        material.ok_or_else(|| no_such_run(folder, run))
+    }
+}
+
+/// Opens a folder on which nobody runs; one without a store is refused.
+pub(crate) fn open_folder(folder: &Path) -> Result<EmbeddedStore, Failure> {
+    EmbeddedStore::open_existing(folder, reading_options()?).map_err(|error| match error {
+        OpenError::Locked { .. } => {
+            let text = format!(
+                "{error} (it does not answer on {})",
+                socket(folder).display()
+            );
+            Failure::new(Exit::FolderRefused, text)
+        }
+        error => error.into(),
+    })
+}
+
+/// What a folder is opened with to be read: the session drives nothing.
+pub(crate) fn reading_options() -> Result<OpenOptions, Failure> {
+    Ok(OpenOptions {
+        session: crate::dev::fresh_session()?,
+        now: SystemClock.now().wall,
+    })
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    crate::socket::path(folder)
+}
+
+fn no_such_run(folder: &Path, run: &RunId) -> Failure {
+    Failure::usage(format!(
+        "there is no run {:?} in {}; `leasehold runs` lists them",
+        run.as_str(),
+        folder.display()
+    ))
+}
