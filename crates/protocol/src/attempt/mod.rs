@@ -62,7 +62,7 @@ enum Stage {
 }
 
 /// One attempt on one worker.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AttemptMachine {
     me: WorkerIdentity,
     class: SideEffect,
@@ -85,6 +85,10 @@ pub struct AttemptMachine {
 
 impl AttemptMachine {
     /// A call was delivered. `claim` are fresh random bits. A first delivery is claimed without a read; a repeated one is looked at first.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is one fact of the delivery, and none of them has a default"
+    )]
     pub fn deliver(
         me: WorkerIdentity,
         class: SideEffect,

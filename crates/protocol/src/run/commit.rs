@@ -16,7 +16,7 @@ use crate::wire::{
 };
 
 /// Events that will be one commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Draft {
     pub(super) at: i64,
     pub(super) opened_boot: u64,
@@ -30,7 +30,7 @@ pub(super) struct Draft {
 }
 
 /// A commit on its way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pending {
     request: CommitRequest,
     id: CommitId,
@@ -234,8 +234,11 @@ impl RunMachine {
             }
             JournalSubject::Note | JournalSubject::End => {}
         }
-        if let Some(reason) = pending.stop {
-            self.stop(reason);
+        match pending.stop {
+            // Something came in while the park commit was on its way: the run is not left alone with it.
+            Some(StopReason::Parked) if self.has_news() => {}
+            Some(reason) => self.stop(reason),
+            None => {}
         }
     }
 

@@ -3,8 +3,8 @@
 use super::RunMachine;
 use super::io::{Effect, HookAnswer};
 use super::observe::own;
-use crate::ids::{Attempt, Seq, StepId};
-use crate::state::{Phase, Step};
+use crate::ids::{Attempt, StepId};
+use crate::state::{FoundAt, Phase, Step};
 use crate::wire::{
     Decision, Event, Fate, Finding, InFlight, JournalSubject, ObservationKind, Payload, Reason,
 };
@@ -155,6 +155,11 @@ impl RunMachine {
         self.flush()
     }
 
+    /// Whether something came in that the ladder has not looked at yet.
+    pub(super) fn has_news(&self) -> bool {
+        !self.letters.is_empty() || self.watches.values().any(|watch| watch.fresh)
+    }
+
     pub(super) fn timer_was_set(&mut self) {
         self.timer_pending = false;
     }
@@ -173,6 +178,6 @@ fn is_idle(step: &Step) -> bool {
     }
 }
 
-fn latest(step: &Step) -> Option<(Attempt, Option<(Finding, Option<Seq>)>)> {
+fn latest(step: &Step) -> Option<(Attempt, Option<FoundAt>)> {
     step.latest().map(|latest| (latest.attempt, latest.finding))
 }

@@ -82,7 +82,7 @@ enum AgentSlot {
 }
 
 /// The owner of one run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunMachine {
     config: RunConfig,
     state: RunState,

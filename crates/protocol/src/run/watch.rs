@@ -28,7 +28,7 @@ pub(super) enum ProbeSlot {
 }
 
 /// One open attempt as its owner sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Watch {
     pub(super) key: ChainKey,
     pub(super) class: SideEffect,
@@ -50,6 +50,8 @@ pub(super) struct Watch {
     pub(super) probes: u32,
     /// When the probe was asked last, boot clock.
     pub(super) probe_asked: u64,
+    /// The ladder has not looked at what was read or heard last.
+    pub(super) fresh: bool,
     /// When the ladder wants to look again, boot clock.
     pub(super) wait: Option<u64>,
     next_read: u64,
@@ -97,6 +99,7 @@ impl Watch {
             probe: ProbeSlot::Idle,
             probes: 0,
             probe_asked: 0,
+            fresh: false,
             wait: None,
             next_read: boot.saturating_add(FIRST_READ_MS),
             read_gap: FIRST_READ_MS,
@@ -133,6 +136,7 @@ impl Watch {
     }
 
     fn saw(&mut self, boot: u64) {
+        self.fresh = true;
         if matches!(self.chain.claim, Some((_, ClaimBody::Claim { .. })))
             && self.claim_seen.is_none()
         {

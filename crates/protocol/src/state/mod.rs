@@ -19,7 +19,7 @@ use crate::wire::{
 };
 
 pub(crate) use apply::Head;
-pub use step::{Accepted, AttemptState, Phase, Step, Turn};
+pub use step::{Accepted, AttemptState, FoundAt, Phase, Step, Turn};
 
 /// A stored commit that changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -67,8 +67,11 @@ pub struct AttemptState {
     /// What permits it.
     pub basis: Basis,
     /// What the ladder found, and the register message that holds the fact.
-    pub finding: Option<(Finding, Option<Seq>)>,
+    pub finding: Option<FoundAt>,
 }
+
+/// A finding, and the register message that holds its fact.
+pub type FoundAt = (Finding, Option<Seq>);
 
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -50,6 +50,7 @@ impl RunMachine {
             // What was waited for is looked at anew each time; a wait that still matters is set again.
             if let Some(watch) = self.watches.get_mut(&id) {
                 watch.wait = None;
+                watch.fresh = false;
             }
             self.climb(id, phase)?;
         }
