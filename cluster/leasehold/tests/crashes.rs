@@ -120,8 +120,10 @@ fn a_recording_that_was_changed_does_not_replay() {
     let place = Place::new();
     let record = place.path("inputs.jsonl");
     let dev = place.dev(&["--record", record.to_str().unwrap()]);
-    let file = place.run_file("r", &[&call("look")]);
-    place.ends(0, &["run", file.to_str().unwrap(), "--wait"]);
+    for run in ["r", "s"] {
+        let file = place.run_file(run, &[&call("look")]);
+        place.ends(0, &["run", file.to_str().unwrap(), "--wait"]);
+    }
     dev.kill();
     let whole = fs::read_to_string(&record).unwrap();
     let replay = |text: &str| {

@@ -84,8 +84,8 @@ pub(crate) async fn run(context: Context<'_>, args: ReplayArgs) -> Result<Exit, 
 #[derive(Default)]
 struct Stored {
     by_place: BTreeMap<(RunId, Seq), Body>,
-    /// By commit id: a session's commits have ids that nobody else's have.
-    by_id: BTreeMap<String, (RunId, Seq)>,
+    /// By commit id, which is unique in its run and names the session that wrote it.
+    by_id: BTreeMap<(RunId, String), Seq>,
 }
 
 #[derive(Deserialize)]
@@ -130,7 +130,7 @@ impl Stored {
 
     fn add(&mut self, run: RunId, seq: Seq, body: Body) {
         if let Ok(commit) = Commit::decode(body.as_bytes()) {
-            self.by_id.insert(commit.id.to_string(), (run.clone(), seq));
+            self.by_id.insert((run.clone(), commit.id.to_string()), seq);
         }
         self.by_place.insert((run, seq), body);
     }
@@ -155,7 +155,7 @@ struct Replay {
     lives: BTreeMap<SessionId, Arc<Registry>>,
     machines: BTreeMap<(SessionId, u64), Machine>,
     /// Ids of stored commits that a replayed machine asked for.
-    compared: BTreeSet<String>,
+    compared: BTreeSet<(RunId, String)>,
     report: Report,
 }
 
@@ -301,16 +301,15 @@ impl Replay {
                 "run {run}: the machine asks for a commit that cannot be read"
             ));
         };
-        let id = commit.id.to_string();
-        let Some(place) = self.stored.by_id.get(&id) else {
+        let id = (run.clone(), commit.id.to_string());
+        let Some(seq) = self.stored.by_id.get(&id).copied() else {
             return;
         };
-        if self.stored.by_place.get(place) != Some(&request.body) || place.0 != *run {
-            let text = format!(
-                "run {run}: commit {id} is stored at {} with other bytes",
-                place.1
-            );
-            self.differs(text);
+        if self.stored.by_place.get(&(run.clone(), seq)) != Some(&request.body) {
+            self.differs(format!(
+                "run {run}: commit {} is stored at {seq} with other bytes",
+                commit.id
+            ));
         }
         self.compared.insert(id);
     }
@@ -334,8 +333,8 @@ impl Replay {
             .stored
             .by_id
             .iter()
-            .filter(|(id, _)| !self.compared.contains(*id) && of_recorded_life(id))
-            .map(|(id, (run, seq))| {
+            .filter(|(id, _)| !self.compared.contains(*id) && of_recorded_life(&id.1))
+            .map(|((run, id), seq)| {
                 format!("run {run}: commit {id} at {seq} was asked for by no machine")
             })
             .collect();
