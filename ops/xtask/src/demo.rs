@@ -23,6 +23,8 @@ const SABOTAGES: [&str; 3] = ["skip-claim", "retry-unknown", "no-seal"];
 /// The seed and the kills of which the demo promises that every way occurs.
 const SEED: &str = "1";
 const KILLS: &str = "40";
+/// The runtime's data folder inside the demo's.
+const RUNTIME: &str = "runtime";
 /// How the demo ends when it has run and something does not add up; another code means that it did not get so far.
 const DOES_NOT_ADD_UP: i32 = 1;
 
@@ -57,10 +59,11 @@ struct Ran {
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let leasehold = build_release("leasehold-cli", "leasehold")?;
     let folder = fresh_folder("demo")?;
+    let data = folder.join("data");
     let recording = folder.join("recording.jsonl");
     let ran = demo(
         &leasehold,
-        &folder.join("data"),
+        &data,
         &[
             "--seed".as_ref(),
             args.seed.as_ref(),
@@ -79,7 +82,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
             );
         }
     }
-    replay(&leasehold, &folder.join("data").join("runtime"), &recording)
+    replay(&leasehold, &data.join(RUNTIME), &recording)
 }
 
 pub(crate) fn sabotages() -> anyhow::Result<()> {
@@ -92,8 +95,6 @@ pub(crate) fn sabotages() -> anyhow::Result<()> {
             &[
                 "--seed".as_ref(),
                 SEED.as_ref(),
-                "--kills".as_ref(),
-                KILLS.as_ref(),
                 "--sabotage".as_ref(),
                 sabotage.as_ref(),
             ],
@@ -141,8 +142,9 @@ pub(crate) fn foreign(args: &ForeignArgs) -> anyhow::Result<()> {
 /// Runs the demo and reads the last line that it prints.
 fn demo(leasehold: &Path, folder: &Path, arguments: &[&std::ffi::OsStr]) -> anyhow::Result<Ran> {
     let output = Command::new(leasehold)
-        .args(["demo", "--json", "--folder"])
+        .arg("--data")
         .arg(folder)
+        .args(["demo", "--json"])
         .args(arguments)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
