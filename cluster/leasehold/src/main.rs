@@ -3,6 +3,8 @@
 //! Each command is one file under `commands`; `dev` is the runtime; `socket` is how the former reach the latter.
 
 mod commands;
+#[cfg(feature = "demo")]
+mod demo;
 mod dev;
 mod failure;
 mod known_tools;
@@ -20,7 +22,8 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use leasehold_protocol::Decision;
 use tracing_subscriber::EnvFilter;
 
@@ -49,6 +52,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Refund 240 orders while runtime and payments service are killed again and again, and prove that each was paid once
+    #[cfg(feature = "demo")]
+    Demo(demo::DemoArgs),
     /// Run the runtime on the data folder until it is told to stop
     Dev(dev::DevArgs),
     /// Submit a run
@@ -86,10 +92,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let named = matches.value_source("data") == Some(ValueSource::CommandLine);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     log();
     let json = cli.json;
-    let exit = match start(cli) {
+    let exit = match start(cli, named) {
         Ok(exit) => exit,
         Err(failure) => {
             tell(&failure, json);
@@ -99,21 +107,29 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-fn start(cli: Cli) -> Result<Exit, Failure> {
+/// `named`: the data folder was named on the command line.
+fn start(cli: Cli, named: bool) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::broken(format!("the async runtime does not start: {error}")))?;
-    let exit = runtime.block_on(run(cli));
+    let exit = runtime.block_on(run(cli, named));
     // Whoever still reads standard input must not keep the process.
     runtime.shutdown_background();
     exit
 }
 
-async fn run(cli: Cli) -> Result<Exit, Failure> {
+#[cfg_attr(
+    not(feature = "demo"),
+    expect(unused_variables, reason = "only the demo cares")
+)]
+async fn run(cli: Cli, named: bool) -> Result<Exit, Failure> {
     let context = Context {
         folder: &cli.data,
         json: cli.json,
     };
     match cli.command {
+        // It wants a folder of its own: the usual one is not meant.
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => demo::run(named.then_some(context.folder), context.json, args).await,
         Command::Dev(args) => dev::run(context.folder, args).await,
         Command::Run(args) => commands::run::run(context, args).await,
         Command::Runs(args) => commands::runs::run(context, args).await,

@@ -220,6 +220,10 @@ fn policy(path: Option<&Path>) -> Result<Arc<dyn Policy>, Failure> {
 fn agents() -> Result<Agents, Failure> {
     let mut agents = Agents::new();
     agents.register(ScriptAgent).map_err(Failure::broken)?;
+    #[cfg(feature = "demo")]
+    agents
+        .register(crate::demo::RefundClerk)
+        .map_err(Failure::broken)?;
     Ok(agents)
 }
 
