@@ -87,7 +87,9 @@ impl Seen {
     fn hear(&mut self, run: &RunId, commit: &StoredCommit) {
         self.commits += 1;
         // What cannot be read is for the checks at the end.
-        let events = Commit::decode(commit.body.as_bytes()).map(|commit| commit.events).unwrap_or_default();
+        let events = Commit::decode(commit.body.as_bytes())
+            .map(|commit| commit.events)
+            .unwrap_or_default();
         for event in events {
             match event {
                 Event::Dispatched { .. } => {
@@ -96,7 +98,9 @@ impl Seen {
                 }
                 Event::Ended { .. } => self.set(run, State::Over),
                 Event::Requested { .. } => self.set(run, State::Asks),
-                Event::ApprovalDecided { .. } | Event::Withdrawn { .. } | Event::Submitted { .. } => self.set(run, State::Open),
+                Event::ApprovalDecided { .. }
+                | Event::Withdrawn { .. }
+                | Event::Submitted { .. } => self.set(run, State::Open),
                 _ => {}
             }
         }
@@ -144,7 +148,9 @@ impl Board {
         self.read(&reader.runs().await?);
         while let Some(happening) = watch.next().await? {
             match happening {
-                Happening::Committed { run, commit } => self.0.send_modify(|seen| seen.hear(&run, &commit)),
+                Happening::Committed { run, commit } => {
+                    self.0.send_modify(|seen| seen.hear(&run, &commit))
+                }
                 Happening::Missed { .. } => self.read(&reader.runs().await?),
                 Happening::Quarantined { run, why } => self.0.send_modify(|seen| {
                     seen.stuck.insert(run, why);
@@ -156,7 +162,8 @@ impl Board {
     }
 
     fn read(&self, runs: &[RunSummary]) {
-        self.0.send_modify(|seen| runs.iter().for_each(|run| seen.read(run)));
+        self.0
+            .send_modify(|seen| runs.iter().for_each(|run| seen.read(run)));
     }
 }
 
@@ -173,11 +180,17 @@ mod tests {
         let mut seen = Seen::default();
         seen.set(&run("a"), State::Open);
         seen.set(&run("b"), State::Asks);
-        assert_eq!((seen.in_hand(), seen.over(), seen.asking()), (1, 0, vec![run("b")]));
+        assert_eq!(
+            (seen.in_hand(), seen.over(), seen.asking()),
+            (1, 0, vec![run("b")])
+        );
         seen.set(&run("b"), State::Over);
         seen.set(&run("b"), State::Asks);
         seen.set(&run("b"), State::Open);
-        assert_eq!((seen.in_hand(), seen.over(), seen.asking()), (1, 1, Vec::new()));
+        assert_eq!(
+            (seen.in_hand(), seen.over(), seen.asking()),
+            (1, 1, Vec::new())
+        );
     }
 
     #[test]

@@ -64,7 +64,10 @@ impl Folder {
         self.0.join("dump.jsonl")
     }
     fn log(&self, child: &str) -> io::Result<File> {
-        OpenOptions::new().create(true).append(true).open(self.0.join(format!("{child}.log")))
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.0.join(format!("{child}.log")))
     }
 }
 
@@ -87,9 +90,16 @@ impl Process {
     ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program's own file")?;
         let mut command = Command::new(program);
-        command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(folder.log(name)?).kill_on_drop(true);
+        command
+            .arg(name)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(folder.log(name)?)
+            .kill_on_drop(true);
         arguments(&mut command);
-        let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
         let (say, said) = watch::channel(Vec::new());
         if let Some(out) = child.stdout.take() {
             tasks.spawn(async move {
@@ -106,24 +116,38 @@ impl Process {
 
     /// Waits until it has said a line that begins so.
     async fn says(&mut self, start: &str, bound: Duration) -> anyhow::Result<()> {
-        let heard = self.said.wait_for(|said| said.iter().any(|line| line.starts_with(start)));
+        let heard = self
+            .said
+            .wait_for(|said| said.iter().any(|line| line.starts_with(start)));
         match timeout(bound, heard).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => bail!("{} ended before it was ready; its log says why", self.name),
-            Err(_) => bail!("{} was not ready within {} s; its log says why", self.name, bound.as_secs()),
+            Err(_) => bail!(
+                "{} was not ready within {} s; its log says why",
+                self.name,
+                bound.as_secs()
+            ),
         }
     }
 
     /// SIGKILL, and waits until the process is gone.
     async fn kill(&mut self) -> anyhow::Result<()> {
-        self.child.kill().await.with_context(|| format!("killing {}", self.name))
+        self.child
+            .kill()
+            .await
+            .with_context(|| format!("killing {}", self.name))
     }
 
     /// SIGTERM; after a bound SIGKILL. Whether it ended well.
     async fn stop(&mut self) -> anyhow::Result<bool> {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let pid = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).with_context(|| format!("stopping {}", self.name))?;
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+                .with_context(|| format!("stopping {}", self.name))?;
         }
         match timeout(ORDERLY, self.child.wait()).await {
             Ok(status) => Ok(status?.success()),
@@ -146,15 +170,37 @@ pub(super) struct Payments {
 }
 
 impl Payments {
-    pub(super) async fn start(folder: &Folder, orders: &Path, map: &ColumnMap, tasks: &TaskTracker) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        folder: &Folder,
+        orders: &Path,
+        map: &ColumnMap,
+        tasks: &TaskTracker,
+    ) -> anyhow::Result<Self> {
         let address = free_port().await?;
         let process = Self::process(folder, orders, map, address, tasks).await?;
-        Ok(Self { folder: folder.clone(), orders: orders.to_owned(), map: map.clone(), address, process, tasks: tasks.clone() })
+        Ok(Self {
+            folder: folder.clone(),
+            orders: orders.to_owned(),
+            map: map.clone(),
+            address,
+            process,
+            tasks: tasks.clone(),
+        })
     }
 
-    async fn process(folder: &Folder, orders: &Path, map: &ColumnMap, address: SocketAddr, tasks: &TaskTracker) -> anyhow::Result<Process> {
+    async fn process(
+        folder: &Folder,
+        orders: &Path,
+        map: &ColumnMap,
+        address: SocketAddr,
+        tasks: &TaskTracker,
+    ) -> anyhow::Result<Process> {
         let arguments = |command: &mut Command| {
-            command.arg("--db").arg(folder.books()).arg("--orders").arg(orders);
+            command
+                .arg("--db")
+                .arg(folder.books())
+                .arg("--orders")
+                .arg(orders);
             command.args(["--map", &map.to_string(), "--listen", &address.to_string()]);
         };
         let mut process = Process::start(PAYMENTS, folder, &[LISTENING_LINE], arguments, tasks)?;
@@ -173,20 +219,35 @@ impl Payments {
 
     /// Starts it again after it died.
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
-        self.process = Self::process(&self.folder, &self.orders, &self.map, self.address, &self.tasks).await?;
+        self.process = Self::process(
+            &self.folder,
+            &self.orders,
+            &self.map,
+            self.address,
+            &self.tasks,
+        )
+        .await?;
         Ok(())
     }
 
     /// Whether it has died by itself.
     pub(super) fn ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.process.child.try_wait().context("looking after the payments service")?.is_some())
+        Ok(self
+            .process
+            .child
+            .try_wait()
+            .context("looking after the payments service")?
+            .is_some())
     }
 
     /// Arms a fault. Durable once this returns.
     pub(super) async fn arm(&self, fault: &Fault) -> anyhow::Result<()> {
         let body = serde_json::to_string(fault)?;
         let what = || format!("arming the fault {} of {}", fault.fault, fault.tool);
-        let answer = timeout(ARMED, post(self.address, "/faults", &body)).await.with_context(what)?.with_context(what)?;
+        let answer = timeout(ARMED, post(self.address, "/faults", &body))
+            .await
+            .with_context(what)?
+            .with_context(what)?;
         if !answer.starts_with("HTTP/1.1 200") {
             bail!("{} was refused: {answer}", what());
         }
@@ -220,8 +281,23 @@ impl Dev {
         stall: Option<Stall>,
         tasks: &TaskTracker,
     ) -> anyhow::Result<Self> {
-        let process = Self::process(folder, payments, sabotage.as_deref(), record.as_deref(), stall, tasks).await?;
-        Ok(Self { folder: folder.clone(), payments, sabotage, record, process, tasks: tasks.clone() })
+        let process = Self::process(
+            folder,
+            payments,
+            sabotage.as_deref(),
+            record.as_deref(),
+            stall,
+            tasks,
+        )
+        .await?;
+        Ok(Self {
+            folder: folder.clone(),
+            payments,
+            sabotage,
+            record,
+            process,
+            tasks: tasks.clone(),
+        })
     }
 
     async fn process(
@@ -233,8 +309,19 @@ impl Dev {
         tasks: &TaskTracker,
     ) -> anyhow::Result<Process> {
         let arguments = |command: &mut Command| {
-            command.arg("--data").arg(folder.store()).arg("--tools").arg(folder.tools()).arg("--policy").arg(folder.policy());
-            command.args(["--set", &format!("PAYMENTS={payments}"), "--slots", &SLOTS.to_string()]);
+            command
+                .arg("--data")
+                .arg(folder.store())
+                .arg("--tools")
+                .arg(folder.tools())
+                .arg("--policy")
+                .arg(folder.policy());
+            command.args([
+                "--set",
+                &format!("PAYMENTS={payments}"),
+                "--slots",
+                &SLOTS.to_string(),
+            ]);
             if let Some(Stall { point, nth }) = stall {
                 command.args(["--stall", &format!("{point}:{nth}")]);
             }
@@ -245,7 +332,8 @@ impl Dev {
                 command.arg("--record").arg(record);
             }
         };
-        let mut process = Process::start(DEV, folder, &[READY_LINE, REACHED_LINE], arguments, tasks)?;
+        let mut process =
+            Process::start(DEV, folder, &[READY_LINE, REACHED_LINE], arguments, tasks)?;
         process.says(READY_LINE, READY).await?;
         Ok(process)
     }
@@ -258,18 +346,35 @@ impl Dev {
     /// The next life.
     pub(super) async fn restart(&mut self, stall: Option<Stall>) -> anyhow::Result<()> {
         let (sabotage, record) = (self.sabotage.as_deref(), self.record.as_deref());
-        self.process = Self::process(&self.folder, self.payments, sabotage, record, stall, &self.tasks).await?;
+        self.process = Self::process(
+            &self.folder,
+            self.payments,
+            sabotage,
+            record,
+            stall,
+            &self.tasks,
+        )
+        .await?;
         Ok(())
     }
 
     /// Whether it stands still where it was told to.
     pub(super) fn stalled(&self) -> bool {
-        self.process.said.borrow().iter().any(|line| line.starts_with(REACHED_LINE))
+        self.process
+            .said
+            .borrow()
+            .iter()
+            .any(|line| line.starts_with(REACHED_LINE))
     }
 
     /// Whether it has ended by itself.
     pub(super) fn ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.process.child.try_wait().context("looking after the runtime")?.is_some())
+        Ok(self
+            .process
+            .child
+            .try_wait()
+            .context("looking after the runtime")?
+            .is_some())
     }
 
     /// SIGTERM. Whether it ended in good order.
@@ -282,14 +387,30 @@ impl Dev {
 pub(super) async fn run_to_file(arguments: &[&OsStr], output: &Path) -> anyhow::Result<bool> {
     let program = std::env::current_exe().context("finding this program's own file")?;
     let file = File::create(output).with_context(|| format!("creating {}", output.display()))?;
-    let status = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(file).kill_on_drop(true).status().await;
-    Ok(status.with_context(|| format!("running {}", arguments.first().copied().unwrap_or_default().display()))?.success())
+    let status = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(file)
+        .kill_on_drop(true)
+        .status()
+        .await;
+    Ok(status
+        .with_context(|| {
+            format!(
+                "running {}",
+                arguments.first().copied().unwrap_or_default().display()
+            )
+        })?
+        .success())
 }
 
 /// A request to a service that answers in one piece; the whole answer, head included.
 async fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
     stream.write_all(format!("{head}{body}").as_bytes()).await?;
     let mut answer = String::new();
     stream.take(MAX_ANSWER).read_to_string(&mut answer).await?;
@@ -298,6 +419,8 @@ async fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<String>
 
 /// A port that was free a moment ago. Chosen before the service starts, so that it can come back on the same one.
 async fn free_port() -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.context("finding a free port")?;
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .context("finding a free port")?;
     listener.local_addr().context("finding a free port")
 }

@@ -48,7 +48,9 @@ impl Agent for RefundClerk {
 
 fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
-    FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
+    FIRST_PAUSE
+        .saturating_mul(1 << doublings)
+        .min(LONGEST_PAUSE)
 }
 
 /// What the clerk knows of its order.
@@ -80,10 +82,21 @@ enum Refund {
 
 impl Case {
     fn read(view: &AgentView) -> Result<Self, AgentError> {
-        let order = view.input.as_ref().and_then(|input| input.member("order_id"));
+        let order = view
+            .input
+            .as_ref()
+            .and_then(|input| input.member("order_id"));
         let order = order.filter(|order| order.kind() == Kind::Number);
-        let order = order.ok_or_else(|| AgentError::Input(r#"the refund clerk wants {"order_id": number}"#.to_owned()))?;
-        let mut case = Self { order, facts: None, refund: Refund::Open, failures: 0, stuck: None };
+        let order = order.ok_or_else(|| {
+            AgentError::Input(r#"the refund clerk wants {"order_id": number}"#.to_owned())
+        })?;
+        let mut case = Self {
+            order,
+            facts: None,
+            refund: Refund::Open,
+            failures: 0,
+            stuck: None,
+        };
         for step in view.turns.iter().flat_map(|turn| &turn.steps) {
             if let Some(observation) = &step.observation {
                 case.hear(step, observation);
@@ -96,18 +109,28 @@ impl Case {
         let tool = step.call.as_ref().map_or("", |call| call.tool.as_str());
         let told = json(&observation.content);
         let ok = observation.kind == ObservationKind::ToolResult;
-        self.failures = if ok { 0 } else { self.failures.saturating_add(1) };
+        self.failures = if ok {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
         match (observation.kind, tool) {
-            (ObservationKind::ToolResult, LOOKUP) => match told.and_then(|told| Facts::read(&told)) {
+            (ObservationKind::ToolResult, LOOKUP) => match told.and_then(|told| Facts::read(&told))
+            {
                 Some(facts) => self.facts = Some(facts),
-                None => self.stuck = Some("lookup_order did not say amount, currency and whether the order is refundable".to_owned()),
+                None => self.stuck = Some(
+                    "lookup_order did not say amount, currency and whether the order is refundable"
+                        .to_owned(),
+                ),
             },
             (ObservationKind::ToolResult, REFUND) => {
                 let id = told.and_then(|told| told.member("refund_id"));
                 self.refund = Refund::Paid(id.filter(|id| id.kind() == Kind::String));
             }
             // The answer was garbage, but it was an answer: the money is paid.
-            (ObservationKind::ToolError, REFUND) if observation.failure == Some(Failure::InvalidContent) => {
+            (ObservationKind::ToolError, REFUND)
+                if observation.failure == Some(Failure::InvalidContent) =>
+            {
                 self.failures = 0;
                 self.refund = Refund::Paid(None);
             }
@@ -117,9 +140,13 @@ impl Case {
             }
             // Of a call that changes nothing, or that ends the run, another try is as good as the first; of a refund, a
             // `tool_error` is the runtime's word that nothing happened.
-            (ObservationKind::ToolResult | ObservationKind::ToolError, _) | (ObservationKind::Interrupted, LOOKUP) => {}
+            (ObservationKind::ToolResult | ObservationKind::ToolError, _)
+            | (ObservationKind::Interrupted, LOOKUP) => {}
             (ObservationKind::Interrupted, _) => {
-                self.stuck = Some(format!("{tool} was interrupted, and nobody said what became of it: {}", text(observation)));
+                self.stuck = Some(format!(
+                    "{tool} was interrupted, and nobody said what became of it: {}",
+                    text(observation)
+                ));
             }
             (ObservationKind::PolicyDenied | ObservationKind::InvalidDecision, _) => {
                 self.stuck = Some(format!("{tool} is not possible: {}", text(observation)));
@@ -135,23 +162,31 @@ impl Case {
         let order = ("order_id", &self.order);
         match (&self.facts, &self.refund) {
             (None, _) => call(LOOKUP, &[order]),
-            (Some(facts), Refund::Open) if facts.refundable => {
-                call(REFUND, &[order, ("amount", &facts.amount), ("currency", &facts.currency)])
-            }
+            (Some(facts), Refund::Open) if facts.refundable => call(
+                REFUND,
+                &[
+                    order,
+                    ("amount", &facts.amount),
+                    ("currency", &facts.currency),
+                ],
+            ),
             (Some(_), Refund::Paid(id)) => {
                 let refunded = word("refunded")?;
                 let mut arguments = vec![order, ("decision", &refunded)];
                 arguments.extend(id.iter().map(|id| ("refund_id", id)));
                 call(CLOSE, &arguments)
             }
-            (Some(_), Refund::Open | Refund::Denied) => call(CLOSE, &[order, ("decision", &word("refused")?)]),
+            (Some(_), Refund::Open | Refund::Denied) => {
+                call(CLOSE, &[order, ("decision", &word("refused")?)])
+            }
         }
     }
 }
 
 impl Facts {
     fn read(order: &AcceptedJson) -> Option<Self> {
-        let of_kind = |name: &str, kind: Kind| order.member(name).filter(|value| value.kind() == kind);
+        let of_kind =
+            |name: &str, kind: Kind| order.member(name).filter(|value| value.kind() == kind);
         Some(Self {
             amount: of_kind("amount", Kind::Number)?,
             currency: of_kind("currency", Kind::String)?,
@@ -175,12 +210,20 @@ fn text(observation: &Observation) -> String {
 
 fn call(tool: &str, arguments: &[(&str, &AcceptedJson)]) -> Result<Vec<u8>, AgentError> {
     let arguments = build(AcceptedJson::object(arguments.iter().copied()))?;
-    Ok(format!(r#"{{"kind":"tool_calls","calls":[{{"tool":"{tool}","arguments":{}}}],"origin":"plan"}}"#, arguments.as_str()).into_bytes())
+    Ok(format!(
+        r#"{{"kind":"tool_calls","calls":[{{"tool":"{tool}","arguments":{}}}],"origin":"plan"}}"#,
+        arguments.as_str()
+    )
+    .into_bytes())
 }
 
 fn fail(why: &str) -> Result<Vec<u8>, AgentError> {
     let message = build(AcceptedJson::from_serialize(why))?;
-    Ok(format!(r#"{{"kind":"fail","message":{},"origin":"plan"}}"#, message.as_str()).into_bytes())
+    Ok(format!(
+        r#"{{"kind":"fail","message":{},"origin":"plan"}}"#,
+        message.as_str()
+    )
+    .into_bytes())
 }
 
 fn build<E: std::fmt::Display>(built: Result<AcceptedJson, E>) -> Result<AcceptedJson, AgentError> {

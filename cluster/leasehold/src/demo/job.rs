@@ -55,6 +55,8 @@ pub(super) struct Work<'a> {
     pub(super) kills: Kills,
     /// Faults that are armed and have not killed the payments service yet.
     pub(super) deaths_due: usize,
+    /// Each kill, in words, for who wants to know.
+    pub(super) told: Vec<String>,
     pub(super) changes: watch::Receiver<Seen>,
 }
 
@@ -82,24 +84,37 @@ impl Work<'_> {
 
     /// Waits until little enough is in hand.
     async fn settle(&mut self, stage: &Stage) -> anyhow::Result<()> {
-        let (most, bound) = if stage.alone { (0, SETTLE_ALONE) } else { (IN_HAND, SETTLE) };
-        self.wait(bound, |work| work.board.look(Seen::in_hand) <= most).await?;
+        let (most, bound) = if stage.alone {
+            (0, SETTLE_ALONE)
+        } else {
+            (IN_HAND, SETTLE)
+        };
+        self.wait(bound, |work| work.board.look(Seen::in_hand) <= most)
+            .await?;
         Ok(())
     }
 
     /// The first stage: orders that take every slot, then those whose calls wait behind them until their runs are cancelled.
     async fn hold_up(&mut self, stage: &Stage, withdrawn: &[usize]) -> anyhow::Result<()> {
-        let (holders, behind) = stage.orders.split_at(stage.orders.len().saturating_sub(withdrawn.len()));
+        let (holders, behind) = stage
+            .orders
+            .split_at(stage.orders.len().saturating_sub(withdrawn.len()));
         for orders in [holders, behind] {
             let runs = self.submit(orders)?;
-            self.wait(QUEUED, |work| work.board.look(|seen| runs.iter().all(|run| seen.has_called(run)))).await?;
+            self.wait(QUEUED, |work| {
+                work.board
+                    .look(|seen| runs.iter().all(|run| seen.has_called(run)))
+            })
+            .await?;
         }
         self.withdraw(withdrawn)
     }
 
     /// Has the runs of those among the orders cancelled that customers take back.
     fn withdraw(&self, orders: &[usize]) -> anyhow::Result<()> {
-        let orders = orders.iter().filter_map(|place| self.job.orders.get(*place));
+        let orders = orders
+            .iter()
+            .filter_map(|place| self.job.orders.get(*place));
         for order in orders.filter(|order| order.traits.withdrawn) {
             self.withdrawals.add(RunId::new(order.run())?);
         }
@@ -109,7 +124,10 @@ impl Work<'_> {
     /// Hands orders in.
     fn submit(&mut self, orders: &[usize]) -> anyhow::Result<Vec<RunId>> {
         let mut runs = Vec::new();
-        for order in orders.iter().filter_map(|place| self.job.orders.get(*place)) {
+        for order in orders
+            .iter()
+            .filter_map(|place| self.job.orders.get(*place))
+        {
             let run = RunId::new(order.run())?;
             let id = AcceptedJson::check_str(&order.id)?;
             let submission = Submission {
@@ -117,10 +135,18 @@ impl Work<'_> {
                 run: run.clone(),
                 client: ClientId::new("refund-desk")?,
                 agent: REFUND_CLERK.to_owned(),
-                goal: format!("Refund order {} of {}, or say why not", order.id, order.customer),
+                goal: format!(
+                    "Refund order {} of {}, or say why not",
+                    order.id, order.customer
+                ),
                 input: Some(AcceptedJson::object([("order_id", &id)])?),
                 tools: TOOLS.map(str::to_owned).to_vec(),
-                limits: Limits { max_steps: PATIENCE * 4, max_consecutive_failures: PATIENCE, max_repeats: PATIENCE, ..Limits::default() },
+                limits: Limits {
+                    max_steps: PATIENCE * 4,
+                    max_consecutive_failures: PATIENCE,
+                    max_repeats: PATIENCE,
+                    ..Limits::default()
+                },
             };
             // The task that takes it lives as long as the job.
             let _ = self.arrivals.send(submission);
@@ -132,38 +158,39 @@ impl Work<'_> {
     /// One kill, and what was killed is there again.
     async fn kill(&mut self, kill: Kill, next: &[Stage]) -> anyhow::Result<()> {
         let heard = self.board.look(|seen| seen.commits);
-        let heard_since = move |work: &Self, commits: u32| work.board.look(|seen| seen.commits) >= heard + u64::from(commits);
-        match kill {
-            Kill::Stall { .. } => {
-                self.wait(REACH, |work| work.dev.stalled()).await?;
-                self.kill_runtime(next).await
-            }
-            Kill::Runtime { commits } => {
-                self.wait(REACH, |work| heard_since(work, commits)).await?;
-                self.kill_runtime(next).await
-            }
-            Kill::Payments { commits } => {
-                self.wait(REACH, |work| heard_since(work, commits)).await?;
-                self.payments.kill().await?;
-                self.payments.restart().await?;
-                self.kills.payments += 1;
-                Ok(())
+        let heard_since = move |work: &Self, commits: u32| {
+            work.board.look(|seen| seen.commits) >= heard + u64::from(commits)
+        };
+        let reached = match kill {
+            Kill::Stall { .. } => self.wait(REACH, |work| work.dev.stalled()).await?,
+            Kill::Runtime { commits } | Kill::Payments { commits } => {
+                self.wait(REACH, |work| heard_since(work, commits)).await?
             }
             Kill::Fault(fault) => {
                 let before = self.deaths_due;
                 self.deaths_due += 1;
                 self.arm(&fault).await?;
                 // If it does not come to that now, it will with a later refund.
-                self.wait(FAULT, |work| work.deaths_due <= before).await?;
-                Ok(())
+                self.wait(FAULT, |work| work.deaths_due <= before).await?
             }
+        };
+        self.told.push(format!(
+            "{kill:?}{}",
+            if reached { "" } else { ", not reached in time" }
+        ));
+        match kill {
+            Kill::Stall { .. } | Kill::Runtime { .. } => {
+                self.dev.kill().await?;
+                self.kills.runtime += 1;
+                self.dev.restart(stall(next)).await
+            }
+            Kill::Payments { .. } => {
+                self.payments.kill().await?;
+                self.kills.payments += 1;
+                self.payments.restart().await
+            }
+            Kill::Fault(_) => Ok(()),
         }
-    }
-
-    async fn kill_runtime(&mut self, next: &[Stage]) -> anyhow::Result<()> {
-        self.dev.kill().await?;
-        self.kills.runtime += 1;
-        self.dev.restart(stall(next)).await
     }
 
     /// The service may be dying of an earlier fault at this moment: armed is armed.
@@ -182,7 +209,8 @@ impl Work<'_> {
         let began = Instant::now();
         while began.elapsed() < END {
             let heard = self.board.look(|seen| seen.commits);
-            let moved = move |work: &Self| over(work) || work.board.look(|seen| seen.commits) > heard;
+            let moved =
+                move |work: &Self| over(work) || work.board.look(|seen| seen.commits) > heard;
             if !self.wait(SILENCE, moved).await? || over(self) {
                 break;
             }
@@ -209,7 +237,8 @@ impl Work<'_> {
             }
             self.look_after_payments().await?;
             if self.dev.ended()? {
-                self.troubles.add("the runtime ended by itself; its log says why".to_owned());
+                self.troubles
+                    .add("the runtime ended by itself; its log says why".to_owned());
                 self.dev.restart(None).await?;
             }
             let _ = timeout(LOOK, self.changes.changed()).await;
@@ -220,7 +249,9 @@ impl Work<'_> {
         if self.payments.ended()? {
             self.kills.payments += 1;
             if self.deaths_due == 0 {
-                self.troubles.add("the payments service died without being told to; its log says why".to_owned());
+                self.troubles.add(
+                    "the payments service died without being told to; its log says why".to_owned(),
+                );
             }
             self.deaths_due = self.deaths_due.saturating_sub(1);
             self.payments.restart().await?;
@@ -231,7 +262,10 @@ impl Work<'_> {
 
 /// Where the next life of the runtime will be killed, if that is at a named moment.
 pub(super) fn stall(stages: &[Stage]) -> Option<Stall> {
-    let kill = stages.iter().filter_map(|stage| stage.kill).find(|kill| kill.of_runtime());
+    let kill = stages
+        .iter()
+        .filter_map(|stage| stage.kill)
+        .find(|kill| kill.of_runtime());
     match kill {
         Some(Kill::Stall { point, nth }) => Some(Stall { point, nth }),
         _ => None,
@@ -244,10 +278,20 @@ mod tests {
 
     #[test]
     fn a_life_is_stalled_where_the_next_kill_of_the_runtime_wants_it() {
-        let stage = |kill| Stage { orders: Vec::new(), mishap: None, kill: Some(kill), alone: false };
-        let stalled = stage(Kill::Stall { point: "W6", nth: 3 });
+        let stage = |kill| Stage {
+            orders: Vec::new(),
+            mishap: None,
+            kill: Some(kill),
+            alone: false,
+        };
+        let stalled = stage(Kill::Stall {
+            point: "W6",
+            nth: 3,
+        });
         let payments = stage(Kill::Payments { commits: 1 });
-        assert!(stall(&[payments.clone(), stalled.clone()]).is_some_and(|stall| stall.point == "W6"));
+        assert!(
+            stall(&[payments.clone(), stalled.clone()]).is_some_and(|stall| stall.point == "W6")
+        );
         assert!(stall(&[stage(Kill::Runtime { commits: 1 }), stalled]).is_none());
         assert!(stall(&[payments]).is_none());
     }

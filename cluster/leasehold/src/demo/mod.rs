@@ -68,7 +68,11 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     orders: Option<PathBuf>,
     /// Which columns of that file mean what
-    #[arg(long, default_value = "", value_name = "id=COLUMN,customer=COLUMN,amount=COLUMN")]
+    #[arg(
+        long,
+        default_value = "",
+        value_name = "id=COLUMN,customer=COLUMN,amount=COLUMN"
+    )]
     map: ColumnMap,
     /// Leave out one rule of the protocol: the demo has to notice (takes the first 60 orders)
     #[arg(long, value_parser = ["skip-claim", "retry-unknown", "no-seal"])]
@@ -82,7 +86,11 @@ pub(crate) struct DemoArgs {
 }
 
 /// Runs the demo in a folder that is fresh or empty; without one, in a temporary folder that is removed again.
-pub(crate) async fn run(folder: Option<&Path>, json: bool, args: DemoArgs) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    folder: Option<&Path>,
+    json: bool,
+    args: DemoArgs,
+) -> Result<Exit, Failure> {
     let given = folder.is_some();
     let folder = prepare(folder, &args).map_err(failed)?;
     say::aside(&format!("data: {}", folder.0.display()));
@@ -106,19 +114,28 @@ fn failed(error: anyhow::Error) -> Failure {
 fn prepare(folder: Option<&Path>, args: &DemoArgs) -> anyhow::Result<Folder> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
-        None => std::env::temp_dir().join(format!("leasehold-demo-{}-{}", std::process::id(), SystemClock.now().wall)),
+        None => std::env::temp_dir().join(format!(
+            "leasehold-demo-{}-{}",
+            std::process::id(),
+            SystemClock.now().wall
+        )),
     };
     let what = || format!("preparing the folder {}", folder.display());
     fs::create_dir_all(&folder).with_context(what)?;
     let folder = folder.canonicalize().with_context(what)?;
     let empty = fs::read_dir(&folder).with_context(what)?.next().is_none();
-    ensure!(empty, "{} is not empty: the demo wants a folder of its own; name another one with --data", folder.display());
+    ensure!(
+        empty,
+        "{} is not empty: the demo wants a folder of its own; name another one with --data",
+        folder.display()
+    );
     let folder = Folder(folder);
     for (path, text) in [(folder.tools(), TOOLS), (folder.policy(), POLICY)] {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     if args.orders.is_none() {
-        fs::write(folder.orders(), ORDERS).with_context(|| format!("writing {}", folder.orders().display()))?;
+        fs::write(folder.orders(), ORDERS)
+            .with_context(|| format!("writing {}", folder.orders().display()))?;
     }
     Ok(folder)
 }
@@ -139,8 +156,15 @@ struct Done {
 impl Demo {
     async fn run(&self) -> anyhow::Result<Exit> {
         let sabotaged = self.args.sabotage.is_some();
-        let kills = self.args.kills.unwrap_or(if sabotaged { SABOTAGED_KILLS } else { KILLS });
-        let orders = self.args.orders.clone().unwrap_or_else(|| self.folder.orders());
+        let kills = self
+            .args
+            .kills
+            .unwrap_or(if sabotaged { SABOTAGED_KILLS } else { KILLS });
+        let orders = self
+            .args
+            .orders
+            .clone()
+            .unwrap_or_else(|| self.folder.orders());
         let most = (sabotaged && self.args.orders.is_none()).then_some(SABOTAGED_ORDERS);
         let job = Job::read(&orders, &self.args.map, most)?;
         let plan = Plan::new(self.args.seed, kills, &job.traits());
@@ -162,19 +186,49 @@ impl Demo {
     }
 
     /// Children, people and plan, from the first order to the last.
-    async fn work(&self, job: &Job, plan: &Plan, orders: &Path, kills: usize) -> anyhow::Result<Done> {
+    async fn work(
+        &self,
+        job: &Job,
+        plan: &Plan,
+        orders: &Path,
+        kills: usize,
+    ) -> anyhow::Result<Done> {
         let began = Instant::now();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let payments = Payments::start(&self.folder, orders, &self.args.map, &tasks).await?;
         let record = self.record();
-        let dev = Dev::start(&self.folder, payments.address(), self.args.sabotage.clone(), record, job::stall(&plan.stages), &tasks).await?;
+        let dev = Dev::start(
+            &self.folder,
+            payments.address(),
+            self.args.sabotage.clone(),
+            record,
+            job::stall(&plan.stages),
+            &tasks,
+        )
+        .await?;
         let store: Arc<Path> = self.folder.store().into();
-        let (board, troubles, withdrawals) = (Board::new(), Troubles::default(), Withdrawals::default());
+        let (board, troubles, withdrawals) =
+            (Board::new(), Troubles::default(), Withdrawals::default());
         let (arrivals, arriving) = mpsc::unbounded_channel();
         let me = OperatorId::new("operator")?;
-        let operator = Operator::new(store.clone(), self.folder.books(), board.clone(), withdrawals.clone(), troubles.clone(), me);
-        tasks.spawn(stop.clone().run_until_cancelled_owned(board.clone().follow(store.clone())));
-        tasks.spawn(stop.clone().run_until_cancelled_owned(operator::client(store, arriving, board.clone(), troubles.clone())));
+        let operator = Operator::new(
+            store.clone(),
+            self.folder.books(),
+            board.clone(),
+            withdrawals.clone(),
+            troubles.clone(),
+            me,
+        );
+        tasks.spawn(
+            stop.clone()
+                .run_until_cancelled_owned(board.clone().follow(store.clone())),
+        );
+        tasks.spawn(stop.clone().run_until_cancelled_owned(operator::client(
+            store,
+            arriving,
+            board.clone(),
+            troubles.clone(),
+        )));
         tasks.spawn(stop.clone().run_until_cancelled_owned(operator.work()));
         let mut work = Work {
             job,
@@ -188,11 +242,15 @@ impl Demo {
             show: Show::new(job.orders.len(), kills),
             kills: Kills::default(),
             deaths_due: 0,
+            told: Vec::new(),
         };
         let ended = work.through(plan).await;
         work.show.done();
         stop.cancel();
         ended?;
+        let told = self.folder.0.join("kills.txt");
+        fs::write(&told, work.told.join("\n") + "\n")
+            .with_context(|| format!("writing {}", told.display()))?;
         for (run, why) in work.board.look(|seen| seen.stuck.clone()) {
             troubles.add(format!("run {run} was left alone by the runtime: {why}"));
         }
@@ -202,7 +260,11 @@ impl Demo {
         work.payments.kill().await?;
         tasks.close();
         tasks.wait().await;
-        Ok(Done { kills: work.kills, troubles: troubles.take(), seconds: began.elapsed().as_secs_f64() })
+        Ok(Done {
+            kills: work.kills,
+            troubles: troubles.take(),
+            seconds: began.elapsed().as_secs_f64(),
+        })
     }
 
     /// Where inputs are recorded, if at all.
@@ -214,30 +276,44 @@ impl Demo {
     /// Dumps what is stored and has it checked: by the independent checker, by the runtime's own `verify`, and by a replay.
     async fn check(&self, job: &Job, troubles: &mut Vec<String>) -> anyhow::Result<Report> {
         let store = self.folder.store();
-        let with_data = |command: &'static str| [OsStr::new(command), OsStr::new("--data"), store.as_os_str()];
+        let with_data =
+            |command: &'static str| [OsStr::new(command), OsStr::new("--data"), store.as_os_str()];
         if !run_to_file(&with_data("dump"), &self.folder.dump()).await? {
             troubles.push("the dump of the data folder failed".to_owned());
         }
         let verified = self.folder.0.join("verify.txt");
         if !run_to_file(&with_data("verify"), &verified).await? {
-            troubles.push(format!("`leasehold verify` found broken invariants: see {}", verified.display()));
+            troubles.push(format!(
+                "`leasehold verify` found broken invariants: see {}",
+                verified.display()
+            ));
         }
         if let Some(record) = self.record() {
             let replayed = self.folder.0.join("replay.txt");
             let [command, data, place] = with_data("replay-inputs");
             if !run_to_file(&[command, record.as_os_str(), data, place], &replayed).await? {
-                troubles.push(format!("a replay of the recorded inputs gave other commits: see {}", replayed.display()));
+                troubles.push(format!(
+                    "a replay of the recorded inputs gave other commits: see {}",
+                    replayed.display()
+                ));
             }
         }
         let submitted: Vec<String> = job.orders.iter().map(orders::OrderOf::run).collect();
         let (dump, books) = (self.folder.dump(), self.folder.books());
-        tokio::task::spawn_blocking(move || leasehold_checker::check(&dump, &books, &submitted)).await?
+        tokio::task::spawn_blocking(move || leasehold_checker::check(&dump, &books, &submitted))
+            .await?
     }
 
     fn tell(&self, outcome: &Outcome<'_>) -> anyhow::Result<Exit> {
         let complaints = outcome.complaints();
         // With --json standard output has nothing but the last line.
-        let show = |text: &str| if self.json { say::aside(text) } else { drop(say::line(text)) };
+        let show = |text: &str| {
+            if self.json {
+                say::aside(text)
+            } else {
+                drop(say::line(text))
+            }
+        };
         show(&outcome.table());
         if let Some(orphan) = outcome.story() {
             show(&format!(
@@ -256,7 +332,11 @@ impl Demo {
             _ => format!("\nNot everything adds up:\n  {}", complaints.join("\n  ")),
         };
         show(&verdict);
-        let exit = if complaints.is_empty() { Exit::Done } else { Exit::Broken };
+        let exit = if complaints.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Broken
+        };
         if self.json {
             say::line(&outcome.line(complaints)?)?;
         }

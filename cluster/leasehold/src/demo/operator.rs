@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_actors::{Clock as _, SystemClock};
-use leasehold_protocol::{CancelRequest, DecideRequest, Decision, OperatorId, Question, RunId, Submission, WIRE_VERSION};
+use leasehold_protocol::{
+    CancelRequest, DecideRequest, Decision, OperatorId, Question, RunId, Submission, WIRE_VERSION,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
@@ -36,11 +38,17 @@ struct Line {
 
 impl Line {
     fn new(folder: Arc<Path>) -> Self {
-        Self { folder, client: None }
+        Self {
+            folder,
+            client: None,
+        }
     }
 
     /// Asks once; `None`: nobody has answered, and the same may be asked again.
-    async fn ask<T>(&mut self, request: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>) -> Option<Result<T, ClientError>> {
+    async fn ask<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Option<Result<T, ClientError>> {
         let mut client = match self.client.take() {
             Some(client) => client,
             None => Client::connect(&self.folder).await.ok()?,
@@ -61,7 +69,10 @@ pub(super) struct Troubles(Arc<Mutex<Vec<String>>>);
 
 impl Troubles {
     pub(super) fn add(&self, trouble: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(trouble);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(trouble);
     }
 
     pub(super) fn take(&self) -> Vec<String> {
@@ -70,11 +81,19 @@ impl Troubles {
 }
 
 /// Submits what arrives, in order, each until it is taken.
-pub(super) async fn client(folder: Arc<Path>, mut arrivals: UnboundedReceiver<Submission>, board: Board, troubles: Troubles) {
+pub(super) async fn client(
+    folder: Arc<Path>,
+    mut arrivals: UnboundedReceiver<Submission>,
+    board: Board,
+    troubles: Troubles,
+) {
     let mut line = Line::new(folder);
     while let Some(submission) = arrivals.recv().await {
         loop {
-            match line.ask(async |client| client.submit(&submission).await).await {
+            match line
+                .ask(async |client| client.submit(&submission).await)
+                .await
+            {
                 Some(Ok(receipt)) => {
                     board.entered(&receipt.run);
                     break;
@@ -92,7 +111,10 @@ pub(super) async fn client(folder: Arc<Path>, mut arrivals: UnboundedReceiver<Su
 
 /// Whether the same request may be answered otherwise later.
 fn may_pass(code: RefusalCode) -> bool {
-    matches!(code, RefusalCode::Unknown | RefusalCode::Store | RefusalCode::UnknownRun)
+    matches!(
+        code,
+        RefusalCode::Unknown | RefusalCode::Store | RefusalCode::UnknownRun
+    )
 }
 
 /// What customers take back and nobody has told the runtime yet.
@@ -101,15 +123,26 @@ pub(super) struct Withdrawals(Arc<Mutex<BTreeSet<RunId>>>);
 
 impl Withdrawals {
     pub(super) fn add(&self, run: RunId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(run);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(run);
     }
 
     fn all(&self) -> Vec<RunId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
     }
 
     fn done(&self, run: &RunId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(run);
     }
 }
 
@@ -124,8 +157,22 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    pub(super) fn new(folder: Arc<Path>, books: PathBuf, board: Board, withdrawals: Withdrawals, troubles: Troubles, me: OperatorId) -> Self {
-        Self { line: Line::new(folder), books, board, withdrawals, troubles, me }
+    pub(super) fn new(
+        folder: Arc<Path>,
+        books: PathBuf,
+        board: Board,
+        withdrawals: Withdrawals,
+        troubles: Troubles,
+        me: OperatorId,
+    ) -> Self {
+        Self {
+            line: Line::new(folder),
+            books,
+            board,
+            withdrawals,
+            troubles,
+            me,
+        }
     }
 
     /// Works for ever.
@@ -134,7 +181,11 @@ impl Operator {
         loop {
             let cancelled = self.cancel_all().await;
             let decided = self.decide_all().await;
-            let pause = if cancelled && decided { LOOK_AGAIN } else { RECONNECT };
+            let pause = if cancelled && decided {
+                LOOK_AGAIN
+            } else {
+                RECONNECT
+            };
             let _ = timeout(pause, changes.changed()).await;
         }
     }
@@ -143,12 +194,21 @@ impl Operator {
     async fn cancel_all(&mut self) -> bool {
         for run in self.withdrawals.all() {
             let note = Some("the customer took the request back".to_owned());
-            let request = CancelRequest { v: WIRE_VERSION, by: self.me.clone(), note };
-            match self.line.ask(async |client| client.cancel(&run, &request).await).await {
+            let request = CancelRequest {
+                v: WIRE_VERSION,
+                by: self.me.clone(),
+                note,
+            };
+            match self
+                .line
+                .ask(async |client| client.cancel(&run, &request).await)
+                .await
+            {
                 Some(Ok(_)) => self.withdrawals.done(&run),
                 Some(Err(ClientError::Refused(refusal))) if may_pass(refusal.code) => {}
                 Some(Err(error)) => {
-                    self.troubles.add(format!("run {run} could not be cancelled: {error}"));
+                    self.troubles
+                        .add(format!("run {run} could not be cancelled: {error}"));
                     self.withdrawals.done(&run);
                 }
                 None => return false,
@@ -190,13 +250,21 @@ impl Operator {
             by: self.me.clone(),
             note: None,
         };
-        match self.line.ask(async |client| client.decide(&question.run, &request).await).await {
+        match self
+            .line
+            .ask(async |client| client.decide(&question.run, &request).await)
+            .await
+        {
             None => return false,
             Some(Ok(_)) => {}
             // Told before, and the answer was lost with the runtime: the first word counts.
-            Some(Err(ClientError::Refused(refusal))) if may_pass(refusal.code) || refusal.code == RefusalCode::SaidOtherwise => {}
+            Some(Err(ClientError::Refused(refusal)))
+                if may_pass(refusal.code) || refusal.code == RefusalCode::SaidOtherwise => {}
             Some(Err(error)) => {
-                self.troubles.add(format!("question {} of run {} could not be answered: {error}", question.approval, question.run));
+                self.troubles.add(format!(
+                    "question {} of run {} could not be answered: {error}",
+                    question.approval, question.run
+                ));
             }
         }
         true
@@ -225,7 +293,11 @@ fn look_it_up(books: &Path, question: &QuestionView) -> anyhow::Result<Option<De
     if let Some(result) = books.effect(&question.tool, run, &step)? {
         return Ok(Some(Decision::RecordDone { result }));
     }
-    let may_still_act = now < question.asked_at.saturating_add(STILL_ACTS_MS).max(deadline);
+    let may_still_act = now
+        < question
+            .asked_at
+            .saturating_add(STILL_ACTS_MS)
+            .max(deadline);
     Ok((!may_still_act).then_some(Decision::RunAgain))
 }
 

@@ -30,7 +30,9 @@ impl Job {
     pub(super) fn read(path: &Path, map: &ColumnMap, most: Option<usize>) -> anyhow::Result<Self> {
         let orders = Orders::read(path, map)?;
         let most = most.unwrap_or(usize::MAX);
-        Ok(Self { orders: orders.rows().iter().take(most).map(OrderOf::new).collect() })
+        Ok(Self {
+            orders: orders.rows().iter().take(most).map(OrderOf::new).collect(),
+        })
     }
 
     pub(super) fn traits(&self) -> Vec<Traits> {
@@ -40,7 +42,10 @@ impl Job {
     /// Whether these orders can lead to this way of resolution: a file of one's own may have no order without a probe, or none to cancel.
     pub(super) fn allows(&self, way: &str) -> bool {
         match way {
-            "operator" => self.orders.iter().any(|order| order.traits.blind && order.traits.refundable),
+            "operator" => self
+                .orders
+                .iter()
+                .any(|order| order.traits.blind && order.traits.refundable),
             "revoked" => self.orders.iter().any(|order| order.traits.withdrawn),
             _ => true,
         }

@@ -119,24 +119,40 @@ impl Plan {
     pub(super) fn new(seed: u64, kills: usize, orders: &[Traits]) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let kinds = kinds(kills, &mut rng);
-        let Arrivals { waves, cancelled_in_queue, blind } = arrivals(&kinds, orders, &mut rng);
+        let Arrivals {
+            waves,
+            cancelled_in_queue,
+            blind,
+        } = arrivals(&kinds, orders, &mut rng);
         let mut mishaps = mishaps(&mut rng);
         let stages = waves.into_iter().enumerate().map(|(place, orders)| {
             let kind = kinds.get(place).copied();
             let alone = blind.contains(&place);
             let mishap = match kind {
-                _ if place == 0 && !cancelled_in_queue.is_empty() => Some(fault("lookup_order", "hang_before", SLOTS)),
+                _ if place == 0 && !cancelled_in_queue.is_empty() => {
+                    Some(fault("lookup_order", "hang_before", SLOTS))
+                }
                 // Only an orphan has a finding: an answer is lost, so that there is one.
                 Some(Kind::Stall(_, Count::Seals)) => Some(fault("refund_order", "reset", 2)),
                 _ if alone => Some(fault("refund_order", "reset", 2)),
                 // A fault is consumed by the next call: a second one could take the place of the deadly one.
-                Some(Kind::Stall(_, _) | Kind::Runtime | Kind::Payments) | None => mishaps.next().flatten(),
+                Some(Kind::Stall(_, _) | Kind::Runtime | Kind::Payments) | None => {
+                    mishaps.next().flatten()
+                }
                 Some(Kind::Fault(_)) => None,
             };
             let kill = kind.map(|kind| kind.kill(orders.len(), &mut rng));
-            Stage { orders, mishap, kill, alone }
+            Stage {
+                orders,
+                mishap,
+                kill,
+                alone,
+            }
         });
-        Self { stages: stages.collect(), cancelled_in_queue }
+        Self {
+            stages: stages.collect(),
+            cancelled_in_queue,
+        }
     }
 }
 
@@ -152,8 +168,16 @@ enum Kind {
 impl Kind {
     /// All of them, the most telling ones first.
     fn all() -> Vec<Self> {
-        let mut all: Vec<Self> = POINTS.iter().map(|(point, count)| Self::Stall(point, *count)).collect();
-        let others = [(2, Self::Fault("die_before")), (3, Self::Fault("die_after")), (6, Self::Runtime), (7, Self::Payments)];
+        let mut all: Vec<Self> = POINTS
+            .iter()
+            .map(|(point, count)| Self::Stall(point, *count))
+            .collect();
+        let others = [
+            (2, Self::Fault("die_before")),
+            (3, Self::Fault("die_after")),
+            (6, Self::Runtime),
+            (7, Self::Payments),
+        ];
         for (place, kind) in others {
             all.insert(place, kind);
         }
@@ -177,9 +201,13 @@ impl Kind {
                 };
                 Kill::Stall { point, nth }
             }
-            Self::Runtime => Kill::Runtime { commits: rng.random_range(1..=MOST_COMMITS) },
+            Self::Runtime => Kill::Runtime {
+                commits: rng.random_range(1..=MOST_COMMITS),
+            },
             Self::Fault(name) => Kill::Fault(fault("refund_order", name, 1)),
-            Self::Payments => Kill::Payments { commits: rng.random_range(1..=MOST_COMMITS) },
+            Self::Payments => Kill::Payments {
+                commits: rng.random_range(1..=MOST_COMMITS),
+            },
         }
     }
 }
@@ -211,7 +239,16 @@ fn kinds(kills: usize, rng: &mut StdRng) -> Vec<Kind> {
 fn mishaps(rng: &mut StdRng) -> impl Iterator<Item = Option<Fault>> + use<> {
     let refund = |name| Some(fault("refund_order", name, 1));
     let close = |name| Some(fault("close_case", name, 1));
-    let mut round = [refund("garbage"), refund("hang_after"), refund("hang_before"), refund("reset"), close("reset"), close("garbage"), None, None];
+    let mut round = [
+        refund("garbage"),
+        refund("hang_after"),
+        refund("hang_before"),
+        refund("reset"),
+        close("reset"),
+        close("garbage"),
+        None,
+        None,
+    ];
     round.shuffle(rng);
     round.into_iter().cycle()
 }
@@ -228,13 +265,19 @@ fn arrivals(kinds: &[Kind], orders: &[Traits], rng: &mut StdRng) -> Arrivals {
     all.shuffle(rng);
     let stages = kinds.len().max(1);
     let mut waves = vec![Vec::new(); stages];
-    let (withdrawn, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, order)| order.withdrawn);
-    let late = if stages > 1 { LATE_WITHDRAWALS.min(withdrawn.len() / 2) } else { 0 };
+    let (withdrawn, rest): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(_, order)| order.withdrawn);
+    let late = if stages > 1 {
+        LATE_WITHDRAWALS.min(withdrawn.len() / 2)
+    } else {
+        0
+    };
     let (late, early) = withdrawn.split_at(late);
     let cancelled_in_queue: Vec<usize> = early.iter().map(|(place, _)| *place).collect();
     let blind = blind_stages(kinds);
     let is_blind = |order: &Traits| order.blind && order.refundable && !blind.is_empty();
-    let (without_probe, mut plain): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, order)| is_blind(order));
+    let (without_probe, mut plain): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|(_, order)| is_blind(order));
     // The first stage: what holds the workers up, and behind it what is cancelled.
     if !cancelled_in_queue.is_empty()
         && let Some(first) = waves.first_mut()
@@ -249,21 +292,37 @@ fn arrivals(kinds: &[Kind], orders: &[Traits], rng: &mut StdRng) -> Arrivals {
     plain.extend(late);
     plain.shuffle(rng);
     let first = usize::from(!cancelled_in_queue.is_empty() && stages > 1);
-    let mut open: Vec<usize> = (first..stages).filter(|stage| !blind.contains(stage)).collect();
+    let mut open: Vec<usize> = (first..stages)
+        .filter(|stage| !blind.contains(stage))
+        .collect();
     if open.is_empty() {
         open.push(0);
     }
     for ((place, _), stage) in plain.iter().zip(open.iter().cycle()) {
         waves[*stage].push(*place);
     }
-    Arrivals { waves, cancelled_in_queue, blind }
+    Arrivals {
+        waves,
+        cancelled_in_queue,
+        blind,
+    }
 }
 
 /// The stages whose kill orphans a payment, spread out; never the first, which has its own purpose.
 fn blind_stages(kinds: &[Kind]) -> Vec<usize> {
-    let fitting: Vec<usize> = (1..kinds.len()).filter(|stage| kinds.get(*stage).is_some_and(|kind| kind.orphans_a_payment())).collect();
+    let fitting: Vec<usize> = (1..kinds.len())
+        .filter(|stage| {
+            kinds
+                .get(*stage)
+                .is_some_and(|kind| kind.orphans_a_payment())
+        })
+        .collect();
     let step = (fitting.len() / BLIND_STAGES).max(1);
-    fitting.into_iter().step_by(step).take(BLIND_STAGES).collect()
+    fitting
+        .into_iter()
+        .step_by(step)
+        .take(BLIND_STAGES)
+        .collect()
 }
 
 #[cfg(test)]

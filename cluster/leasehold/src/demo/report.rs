@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use leasehold_checker::{Orphan, Report, Resolved, Runs};
 use serde::Serialize;
@@ -79,27 +79,63 @@ impl Outcome<'_> {
                 out.push(format!("{count} {text}"));
             }
         };
-        must_be_none(report.duplicates, "refunds were paid a second time (duplicates)");
-        must_be_none(report.lost, "refunds are recorded as paid and are not in the payments database (lost)");
-        must_be_none(report.unexpected, "refunds are in the payments database though the journals say that nothing was paid (unexpected)");
-        must_be_none(report.paid_twice, "orders were paid under more than one key (paid twice)");
-        must_be_none(report.runs.waiting + report.runs.running, "runs did not come to an end");
+        must_be_none(
+            report.duplicates,
+            "refunds were paid a second time (duplicates)",
+        );
+        must_be_none(
+            report.lost,
+            "refunds are recorded as paid and are not in the payments database (lost)",
+        );
+        must_be_none(
+            report.unexpected,
+            "refunds are in the payments database though the journals say that nothing was paid (unexpected)",
+        );
+        must_be_none(
+            report.paid_twice,
+            "orders were paid under more than one key (paid twice)",
+        );
+        must_be_none(
+            report.runs.waiting + report.runs.running,
+            "runs did not come to an end",
+        );
         must_be_none(report.runs.failed, "runs failed");
         if report.orders != self.job.orders.len() {
-            out.push(format!("{} orders were to be submitted, {} were", self.job.orders.len(), report.orders));
+            out.push(format!(
+                "{} orders were to be submitted, {} were",
+                self.job.orders.len(),
+                report.orders
+            ));
         }
         if self.kills.sum() != self.planned {
-            out.push(format!("{} kills were asked for, {} were made", self.planned, self.kills.sum()));
+            out.push(format!(
+                "{} kills were asked for, {} were made",
+                self.planned,
+                self.kills.sum()
+            ));
         }
-        let broken = report.violations.iter().map(|broken| match broken.run.as_str() {
-            "" => format!("invariant {} is broken: {}", broken.invariant, broken.text),
-            run => format!("invariant {} is broken in run {run}: {}", broken.invariant, broken.text),
-        });
+        let broken = report
+            .violations
+            .iter()
+            .map(|broken| match broken.run.as_str() {
+                "" => format!("invariant {} is broken: {}", broken.invariant, broken.text),
+                run => format!(
+                    "invariant {} is broken in run {run}: {}",
+                    broken.invariant, broken.text
+                ),
+            });
         out.extend(shortened(broken.collect()));
         out.extend(shortened(self.unpaid()));
         if self.all_ways {
-            let never = ways(&report.resolved).into_iter().filter(|(way, count)| *count == 0 && self.job.allows(way));
-            out.extend(never.map(|(way, _)| format!("no orphan was resolved by way of {}: the kills did not show it", way.replace('_', " "))));
+            let never = ways(&report.resolved)
+                .into_iter()
+                .filter(|(way, count)| *count == 0 && self.job.allows(way));
+            out.extend(never.map(|(way, _)| {
+                format!(
+                    "no orphan was resolved by way of {}: the kills did not show it",
+                    way.replace('_', " ")
+                )
+            }));
         }
         out.extend(self.troubles.iter().cloned());
         out
@@ -110,12 +146,21 @@ impl Outcome<'_> {
         let mut out = Vec::new();
         for order in &self.job.orders {
             let paid = self.paid.get(&order.id).map_or(&[][..], Vec::as_slice);
-            let right = paid.iter().all(|paid| paid.amount == order.amount && paid.currency == order.currency);
+            let right = paid
+                .iter()
+                .all(|paid| paid.amount == order.amount && paid.currency == order.currency);
             let owed = if order.traits.refundable { 1 } else { 0 };
             if paid.len() > owed || (paid.len() < owed && !order.traits.withdrawn) {
-                out.push(format!("order {} is owed {owed} refund and got {}", order.id, paid.len()));
+                out.push(format!(
+                    "order {} is owed {owed} refund and got {}",
+                    order.id,
+                    paid.len()
+                ));
             } else if !right {
-                out.push(format!("order {} is owed {} {} and got {paid:?}", order.id, order.amount, order.currency));
+                out.push(format!(
+                    "order {} is owed {} {} and got {paid:?}",
+                    order.id, order.amount, order.currency
+                ));
             }
         }
         out
@@ -150,29 +195,72 @@ impl Outcome<'_> {
     pub(super) fn table(&self) -> String {
         let report = self.report;
         let mut table = Table::new();
-        table.load_preset(UTF8_HORIZONTAL_ONLY);
+        table.load_preset(NOTHING);
         let mut row = |name: &str, value: String, meaning: &str| {
             table.add_row([name, &value, meaning]);
         };
         row("orders", report.orders.to_string(), "one run each");
-        row("refunds expected", report.expected.to_string(), "the journals say that the money went out");
-        row("refunds applied", report.applied.to_string(), "the payments database says so");
+        row(
+            "refunds expected",
+            report.expected.to_string(),
+            "the journals say that the money went out",
+        );
+        row(
+            "refunds applied",
+            report.applied.to_string(),
+            "the payments database says so",
+        );
         row("duplicates", report.duplicates.to_string(), "must be 0");
         row("lost", report.lost.to_string(), "must be 0");
         let runs = report.runs;
         row("runs completed", runs.completed.to_string(), "");
-        row("runs cancelled", runs.cancelled.to_string(), "the customer took the request back");
+        row(
+            "runs cancelled",
+            runs.cancelled.to_string(),
+            "the customer took the request back",
+        );
         row("runs failed", runs.failed.to_string(), "must be 0");
-        row("runs not over", (runs.waiting + runs.running).to_string(), "must be 0");
+        row(
+            "runs not over",
+            (runs.waiting + runs.running).to_string(),
+            "must be 0",
+        );
         row("runs, all", runs.sum().to_string(), "must be the orders");
-        row("kills -9", self.kills.sum().to_string(), &format!("runtime {}, payments {}", self.kills.runtime, self.kills.payments));
-        row("takeovers", report.takeovers.to_string(), "a run went on under another life of the runtime");
-        row("orphans", report.orphans.to_string(), "calls whose fate had to be found out:");
+        row(
+            "kills -9",
+            self.kills.sum().to_string(),
+            &format!(
+                "runtime {}, payments {}",
+                self.kills.runtime, self.kills.payments
+            ),
+        );
+        row(
+            "takeovers",
+            report.takeovers.to_string(),
+            "runs taken up again, after a kill or a wait for an operator",
+        );
+        row(
+            "orphans",
+            report.orphans.to_string(),
+            "calls whose fate had to be found out:",
+        );
         for (way, count) in ways(&report.resolved) {
-            row(&format!("  {}", way.replace('_', " ")), count.to_string(), meaning(way));
+            row(
+                &format!("  {}", way.replace('_', " ")),
+                count.to_string(),
+                meaning(way),
+            );
         }
-        row("  made again", report.resolved.superseded.to_string(), "it only reads: another attempt changes nothing");
-        row("  unknown", report.resolved.unknown.to_string(), "the run was cancelled before anybody could say");
+        row(
+            "  made again",
+            report.resolved.superseded.to_string(),
+            "it only reads: another attempt changes nothing",
+        );
+        row(
+            "  unknown",
+            report.resolved.unknown.to_string(),
+            "the run was cancelled before anybody could say",
+        );
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -181,8 +269,20 @@ impl Outcome<'_> {
 
     /// The orphan whose story is told: one of which only somebody else could say what had become of it.
     pub(super) fn story(&self) -> Option<&Orphan> {
-        let told = ["probe_done", "probe_not_done", "operator", "adopted_outcome", "tombstone", "revoked"];
-        told.iter().find_map(|way| self.report.orphaned.iter().find(|orphan| orphan.resolved == *way))
+        let told = [
+            "probe_done",
+            "probe_not_done",
+            "operator",
+            "adopted_outcome",
+            "tombstone",
+            "revoked",
+        ];
+        told.iter().find_map(|way| {
+            self.report
+                .orphaned
+                .iter()
+                .find(|orphan| orphan.resolved == *way)
+        })
     }
 }
 

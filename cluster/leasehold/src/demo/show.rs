@@ -22,10 +22,17 @@ impl Show {
     pub(super) fn new(orders: usize, planned: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(u64::try_from(orders).unwrap_or(u64::MAX));
-            let style = ProgressStyle::with_template("{elapsed:>5} [{bar:40}] {pos}/{len} runs over · {msg}");
+            let style = ProgressStyle::with_template(
+                "{elapsed:>5} [{bar:40}] {pos}/{len} runs over · {msg}",
+            );
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, orders, planned, said: 0 }
+        Self {
+            bar,
+            orders,
+            planned,
+            said: 0,
+        }
     }
 
     pub(super) fn update(&mut self, kills: Kills, over: usize) {

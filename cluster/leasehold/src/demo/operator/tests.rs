@@ -25,7 +25,10 @@ fn question(tool: &str, asked_at: i64) -> QuestionView {
         approval: serde_json::from_value(serde_json::json!("2-0.1")).unwrap(),
         step: "2-0".parse().unwrap(),
         hash: Digest::of(b""),
-        question: Question::InterruptedSideEffect { attempt: serde_json::from_value(serde_json::json!(1)).unwrap(), evidence: Vec::new() },
+        question: Question::InterruptedSideEffect {
+            attempt: serde_json::from_value(serde_json::json!(1)).unwrap(),
+            evidence: Vec::new(),
+        },
         tool: tool.to_owned(),
         arguments: None,
         asked_at,
@@ -45,27 +48,57 @@ fn what_stands_in_the_books_is_recorded_digit_for_digit() {
     books
         .execute("INSERT INTO refunds VALUES (7, '9007199254740993', '1234567890123456.70', 'EUR', ?1, ?2)", row)
         .unwrap();
-    books.execute("INSERT INTO cases VALUES (3, '9007199254740993', 'refunded', ?1, ?2)", row).unwrap();
+    books
+        .execute(
+            "INSERT INTO cases VALUES (3, '9007199254740993', 'refunded', ?1, ?2)",
+            row,
+        )
+        .unwrap();
     let recorded = |tool| match look_it_up(&path, &question(tool, i64::MAX)).unwrap() {
         Some(Decision::RecordDone { result }) => result,
         other => panic!("{other:?}"),
     };
     let refund = r#"{"refund_id":"rf-7","order_id":9007199254740993,"amount":1234567890123456.70,"currency":"EUR"}"#;
     assert_eq!(recorded(REFUND), AcceptedJson::check_str(refund).unwrap());
-    assert_eq!(recorded(CLOSE).as_str(), r#"{"case_id":"case-3","order_id":9007199254740993,"decision":"refunded"}"#);
+    assert_eq!(
+        recorded(CLOSE).as_str(),
+        r#"{"case_id":"case-3","order_id":9007199254740993,"decision":"refunded"}"#
+    );
 }
 
 #[test]
 fn what_can_no_longer_happen_and_did_not_is_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let (path, books) = books(folder.path());
-    assert_eq!(look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(), Some(Decision::RunAgain));
-    books.execute("INSERT INTO requests VALUES (?1, '2-0', ?2)", params![RUN, LONG_AGO]).unwrap();
-    assert_eq!(look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(), Some(Decision::RunAgain));
+    assert_eq!(
+        look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(),
+        Some(Decision::RunAgain)
+    );
+    books
+        .execute(
+            "INSERT INTO requests VALUES (?1, '2-0', ?2)",
+            params![RUN, LONG_AGO],
+        )
+        .unwrap();
+    assert_eq!(
+        look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(),
+        Some(Decision::RunAgain)
+    );
     // Another step of the same run, and another tool, say nothing.
-    books.execute("INSERT INTO refunds VALUES (7, '1', '1', 'EUR', ?1, '4-0')", params![RUN]).unwrap();
-    assert_eq!(look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(), Some(Decision::RunAgain));
-    assert_eq!(look_it_up(&path, &question(LOOKUP, LONG_AGO)).unwrap(), Some(Decision::RunAgain));
+    books
+        .execute(
+            "INSERT INTO refunds VALUES (7, '1', '1', 'EUR', ?1, '4-0')",
+            params![RUN],
+        )
+        .unwrap();
+    assert_eq!(
+        look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(),
+        Some(Decision::RunAgain)
+    );
+    assert_eq!(
+        look_it_up(&path, &question(LOOKUP, LONG_AGO)).unwrap(),
+        Some(Decision::RunAgain)
+    );
 }
 
 #[test]
@@ -73,7 +106,20 @@ fn what_may_still_happen_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let (path, books) = books(folder.path());
     let now = SystemClock.now().wall;
-    assert_eq!(look_it_up(&path, &question(REFUND, now)).unwrap(), None, "a request may be on its way");
-    books.execute("INSERT INTO requests VALUES (?1, '2-0', ?2)", params![RUN, now + 60_000]).unwrap();
-    assert_eq!(look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(), None, "the request's deadline has not passed");
+    assert_eq!(
+        look_it_up(&path, &question(REFUND, now)).unwrap(),
+        None,
+        "a request may be on its way"
+    );
+    books
+        .execute(
+            "INSERT INTO requests VALUES (?1, '2-0', ?2)",
+            params![RUN, now + 60_000],
+        )
+        .unwrap();
+    assert_eq!(
+        look_it_up(&path, &question(REFUND, LONG_AGO)).unwrap(),
+        None,
+        "the request's deadline has not passed"
+    );
 }
