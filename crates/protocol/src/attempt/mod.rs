@@ -361,6 +361,18 @@ impl AttemptMachine {
         answer: WriteAnswer,
         out: &mut Vec<AttemptEffect>,
     ) {
+        if let Stage::Publishing {
+            outcome: fact @ OutcomeBody::NotStarted { .. },
+            stored: false,
+            ..
+        } = &self.stage
+        {
+            // The gate was refused while the claim was on its way.
+            return match answer {
+                WriteAnswer::Stored(seq) => self.publish_unlogged(fact.clone(), seq, out),
+                WriteAnswer::Refused | WriteAnswer::Unknown => out.push(AttemptEffect::ReadChain),
+            };
+        }
         let Stage::Gate {
             claimed: None,
             armed,
@@ -417,14 +429,13 @@ impl AttemptMachine {
         let fact = OutcomeBody::NotStarted { why };
         match claimed {
             Some(seq) => self.publish_unlogged(fact, seq, out),
-            // Read: if the claim is there and ours, publishing goes on from what is read.
+            // The claim's answer is still to come, and publishing goes on from it: a read now could overtake the claim.
             None => {
                 self.stage = Stage::Publishing {
                     outcome: fact,
                     stored: false,
                     logged: true,
                 };
-                out.push(AttemptEffect::ReadChain);
             }
         }
     }

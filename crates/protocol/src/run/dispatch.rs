@@ -20,6 +20,12 @@ pub(super) struct Judgement {
     answer: Option<(String, Result<Verdict, String>)>,
 }
 
+impl Judgement {
+    pub(super) fn is_awaited(&self) -> bool {
+        self.answer.is_none()
+    }
+}
+
 /// What a step that is due to be dispatched stands on.
 struct Due {
     step: StepId,
@@ -85,8 +91,12 @@ impl RunMachine {
         let step = self.state.step(id)?;
         let basis = match &step.phase {
             Phase::Proposed => Basis::First { approval: None },
-            Phase::Granted(approval) => Basis::First {
-                approval: Some(approval.clone()),
+            // A grant for a further attempt is asked for beside the proof about the one before; the proof is what permits it.
+            Phase::Granted(approval) => match step.latest().and_then(|latest| latest.finding) {
+                Some((_, Some(register))) => Basis::Proof { register },
+                _ => Basis::First {
+                    approval: Some(approval.clone()),
+                },
             },
             Phase::Proven {
                 register: Some(register),

@@ -38,6 +38,8 @@ impl RunMachine {
                 why: "the run is ending".into(),
             })?;
         }
+        // A question about a proved attempt is not watched; now that it is withdrawn, the proof ends the step.
+        self.take_over();
         let idle = self
             .state
             .current_steps()

@@ -311,10 +311,12 @@ impl RunMachine {
             .is_some_and(|draft| draft.forced || draft.subject != JournalSubject::Note)
     }
 
+    /// Whether the draft goes out although nothing forces it: nobody whose answer could ride in it is asked, or the answer took too long.
     fn ride_is_over(&self) -> bool {
+        let asked =
+            self.agent == AgentSlot::Asked || self.judgements.values().any(Judgement::is_awaited);
         self.draft.as_ref().is_some_and(|draft| {
-            self.agent != AgentSlot::Asked
-                || self.now.boot >= draft.opened_boot.saturating_add(RIDE_MS)
+            !asked || self.now.boot >= draft.opened_boot.saturating_add(RIDE_MS)
         })
     }
 }

@@ -146,7 +146,7 @@ impl Watch {
 }
 
 impl RunMachine {
-    /// A new owner looks at every open attempt before it does anything about it.
+    /// A new owner looks at every open attempt before it does anything about it; so does an owner whose question about one was withdrawn.
     pub(super) fn take_over(&mut self) {
         let open: Vec<ChainKey> = self
             .state
@@ -167,7 +167,8 @@ impl RunMachine {
         for key in open {
             let class = self.class(&key.tool);
             self.watches
-                .insert(key.step, Watch::found(key, class, self.now.boot));
+                .entry(key.step)
+                .or_insert_with(|| Watch::found(key, class, self.now.boot));
         }
     }
 
