@@ -13,22 +13,28 @@
 //! **Left out.** Answers come with the effect that they answer (a machine that hears of it later is one that was scheduled later); one
 //! step, no cancel, no two living owners, no unreadable logbook, no failing probe: the simulator has those.
 
+mod choices;
+mod memo;
 mod owner;
 mod printed;
+mod promises;
 mod state;
 mod workers;
 
-use leasehold_json::AcceptedJson;
 use leasehold_protocol::{
-    AttemptEffect, Basis, Body, ClaimBody, ClientId, Decision, Effect, Finding, Limits,
-    LogbookRecord, Note, NoteKind, ObservationKind, OutcomeBody, Phase, RunId, RunWeakening,
-    Sealed, Submission, WIRE_VERSION, WorkerWeakening,
+    Body, ClientId, Decision, Limits, RunId, RunWeakening, Submission, WIRE_VERSION,
+    WorkerWeakening,
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 pub use state::State;
 
-use state::Request;
+use memo::Memos;
+
+/// The tool whose probe fences.
+const FENCING: &str = "pay_fence";
+/// The tool without a probe.
+const PLAIN: &str = "pay_none";
 
 /// What a check goes through.
 #[derive(Debug, Clone)]
@@ -47,6 +53,8 @@ pub struct Bound {
     pub may: u8,
     /// Deadlines that pass.
     pub deadlines: u8,
+    /// Workers that pause, once their tool has returned, for longer than the owner waits.
+    pub pauses: u8,
     /// Acknowledgements, or writes, that are lost.
     pub lost_acks: u8,
     /// Run-again decisions.
@@ -56,6 +64,7 @@ pub struct Bound {
     /// A negative control of the workers.
     pub worker: WorkerWeakening,
     submission: Body,
+    memos: Memos,
 }
 
 impl Bound {
@@ -69,11 +78,13 @@ impl Bound {
             redeliveries: 1,
             may: 1,
             deadlines: 1,
+            pauses: 1,
             lost_acks: 1,
             run_again: 1,
             run: RunWeakening::None,
             worker: WorkerWeakening::None,
-            submission: submission(if fencing { "pay_fence" } else { "pay_none" }),
+            memos: Memos::default(),
+            submission: submission(if fencing { FENCING } else { PLAIN }),
         }
     }
 }
@@ -209,7 +220,7 @@ impl Model for Bound {
 
     /// The call is dispatched; nobody has taken it.
     fn init_states(&self) -> Vec<State> {
-        let mut state = State::new(names().0);
+        let mut state = State::new(names().0, self.memos.clone());
         state.start_owner(self);
         while state.lanes.is_empty() && state.owner.is_some() {
             state.own(0, Ack::Heard);
@@ -218,9 +229,7 @@ impl Model for Bound {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        self.work_of_workers(state, actions);
-        self.work_of_the_owner(state, actions);
-        self.faults(state, actions);
+        self.choices(state, actions);
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -261,227 +270,29 @@ impl Model for Bound {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::always("I1: effects <= 1 + run-again decisions", |_, state: &State| {
-                i1(state)
-            }),
-            Property::always(
-                "I2: proved not done means no effect, ok means one",
-                |_, state: &State| i2(state),
-            ),
-            Property::always(
-                "promises about a moment (I5, I6, I8, I15, I16, I20)",
-                |_, state: &State| state.flaw.is_none(),
-            ),
-            Property::always("no stuck state", |model: &Self, state: &State| {
-                !model.is_stuck(state)
-            }),
-            Property::always(
-                "every invariant over the stored bytes",
-                |model: &Self, state: &State| !model.is_terminal(state) || state.check().is_empty(),
-            ),
-            Property::sometimes("a tombstone", |_, state: &State| {
-                state.workers.iter().any(|worker| {
-                    worker
-                        .disk
-                        .values()
-                        .any(|record| matches!(**record, LogbookRecord::Tombstone { .. }))
-                })
-            }),
-            Property::sometimes("an unsure note", |_, state: &State| {
-                noted(state, |kind| matches!(kind, NoteKind::Unsure { .. }))
-            }),
-            Property::sometimes("an outcome that met a seal", |_, state: &State| {
-                noted(state, |kind| matches!(kind, NoteKind::MetSeal { .. }))
-            }),
-            Property::sometimes("a further attempt on a proof", |_, state: &State| {
-                has_basis(state, |basis| matches!(basis, Basis::Proof { .. }))
-            }),
-            Property::sometimes("an end", |_, state: &State| state.journal.state.ended.is_some()),
-            Property::sometimes("an effect that lands after its worker's end", |_, state: &State| {
-                state.spent.worker_crashes > 0 && state.adrift[0] > 0
-            }),
-        ];
-        if self.is_fencing() {
-            properties.push(Property::sometimes("a sealed not-done", |_, state: &State| {
-                sealed(state, |finding| matches!(finding, Sealed::ProbeNotDone))
-            }));
-            properties.push(Property::sometimes("a sealed done", |_, state: &State| {
-                sealed(state, |finding| matches!(finding, Sealed::ProbeDone { .. }))
-            }));
-        } else {
-            properties.push(Property::sometimes(
-                "run again, and two effects",
-                |_, state: &State| state.total() == 2,
-            ));
-            properties.push(Property::sometimes("a continue", |_, state: &State| {
-                has_basis(state, |basis| matches!(basis, Basis::Continue { .. }))
-            }));
-        }
-        properties
+        promises::all(self.submission == submission(FENCING))
     }
 }
 
 impl Bound {
-    fn is_fencing(&self) -> bool {
-        self.submission == submission("pay_fence")
-    }
-
-    fn work_of_workers(&self, state: &State, actions: &mut Vec<Action>) {
-        for (worker, it) in state.workers.iter().enumerate() {
-            for attempt in 0..state.lanes.len() {
-                if state.may_deliver(worker, attempt, self) {
-                    actions.push(Action::Deliver { worker, attempt });
-                }
-            }
-            for (&attempt, job) in &it.jobs {
-                for (index, effect) in job.effects.iter().enumerate() {
-                    let (what, conditional) = name_of_attempt_effect(effect);
-                    for ack in self.acks(state, conditional) {
-                        actions.push(Action::Work {
-                            worker,
-                            attempt,
-                            what,
-                            index,
-                            ack,
-                        });
-                    }
-                }
-                let returns = match job.request {
-                    None => &[][..],
-                    Some(Request::OnItsWay) => {
-                        actions.push(Action::Land { worker, attempt });
-                        actions.push(Action::Lose { worker, attempt });
-                        &[Returns::MayHaveHappened, Returns::GivenUp][..]
-                    }
-                    Some(Request::Landed) => {
-                        &[Returns::Done, Returns::MayHaveHappened, Returns::GivenUp][..]
-                    }
-                    Some(Request::Gone) => &[
-                        Returns::NothingHappened,
-                        Returns::MayHaveHappened,
-                        Returns::GivenUp,
-                    ][..],
-                };
-                for &returns in returns {
-                    let possible = match returns {
-                        Returns::Done | Returns::NothingHappened => true,
-                        Returns::MayHaveHappened => {
-                            !job.late && state.spent.may < self.may && state.may_fail(self)
-                        }
-                        Returns::GivenUp => job.late,
-                    };
-                    if possible {
-                        actions.push(Action::Return {
-                            worker,
-                            attempt,
-                            returns,
-                        });
-                    }
-                }
-            }
-            if !it.alive {
-                actions.push(Action::Restart { worker });
-            }
-        }
-        for attempt in (0..state.lanes.len()).filter(|attempt| state.adrift[*attempt] > 0) {
-            actions.push(Action::LandLate { attempt });
-            actions.push(Action::LoseLate { attempt });
-        }
-        actions.extend((0..state.late.len()).map(|index| Action::WriteLate { index }));
-    }
-
-    fn work_of_the_owner(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.may_start_owner() {
-            actions.push(Action::StartOwner);
-        }
-        for (index, effect) in state
-            .owner
-            .iter()
-            .flat_map(|owner| owner.effects.iter().enumerate())
-        {
-            let (what, conditional) = name_of_effect(effect);
-            for ack in self.acks(state, conditional) {
-                actions.push(Action::Own { what, index, ack });
-            }
-        }
-        if state.has_news() {
-            actions.push(Action::Hear);
-        }
-        if state.may_be_silent() {
-            actions.push(Action::Silence);
-        }
-        if state.is_asked() {
-            if state.spent.run_again < self.run_again {
-                actions.push(Action::Decide(Decision::RunAgain));
-            }
-            let result = AcceptedJson::empty_object();
-            actions.push(Action::Decide(Decision::RecordDone { result }));
-        }
-    }
-
-    fn faults(&self, state: &State, actions: &mut Vec<Action>) {
-        if !state.may_fail(self) {
-            return;
-        }
-        for (worker, it) in state.workers.iter().enumerate() {
-            for (&attempt, job) in &it.jobs {
-                if state.spent.deadlines < self.deadlines && !job.late && job.machine.is_running() {
-                    actions.push(Action::Deadline { worker, attempt });
-                }
-            }
-            // A crash in a moment without work changes nothing that the call's next delivery would not show.
-            if state.spent.worker_crashes < self.worker_crashes && !it.jobs.is_empty() {
-                for lost_logbook in [false, true] {
-                    let possible = !lost_logbook || state.spent.lost_logbooks < self.lost_logbooks;
-                    for late_writes in [false, true].into_iter().filter(|_| possible) {
-                        let crash = Crash {
-                            lost_logbook,
-                            late_writes,
-                        };
-                        actions.push(Action::CrashWorker { worker, crash });
-                    }
-                }
-            }
-        }
-        if state.spent.owner_crashes < self.owner_crashes && state.owner.is_some() {
-            for late_writes in [false, true] {
-                actions.push(Action::CrashOwner { late_writes });
-            }
-        }
-    }
-
-    fn acks(&self, state: &State, conditional: bool) -> impl Iterator<Item = Ack> + use<> {
-        let lossy = conditional && state.spent.lost_acks < self.lost_acks && state.may_fail(self);
-        let all = [Ack::Heard, Ack::LostBefore, Ack::LostAfter];
-        all.into_iter().take(if lossy { 3 } else { 1 })
-    }
-
-    /// Whether nothing can happen any more.
-    fn is_terminal(&self, state: &State) -> bool {
-        let mut actions = Vec::new();
-        self.actions(state, &mut actions);
-        // All other actions change something whenever they are offered; this one may be news to nobody.
-        actions
-            .into_iter()
-            .all(|action| action == Action::Hear && self.next_state(state, action).is_none())
-    }
-
-    /// Whether nothing can happen any more although the run has neither ended nor waits for an operator.
-    fn is_stuck(&self, state: &State) -> bool {
-        let journal = &state.journal.state;
-        journal.ended.is_none()
-            && journal.open_questions().next().is_none()
-            && self.is_terminal(state)
-    }
-
     /// Goes through every state within the bound, on all processors; stops at the first broken promise.
     pub fn check(self) -> Checked {
+        self.go(HasDiscoveries::AnyFailures)
+    }
+
+    /// Goes on until the promise whose name begins like this is broken, or everything was seen.
+    pub fn find(self, promise: &str) -> Checked {
+        let named = self.properties().into_iter().map(|property| property.name);
+        let wanted = named.filter(|name| name.starts_with(promise)).collect();
+        self.go(HasDiscoveries::AllOf(wanted))
+    }
+
+    fn go(self, until: HasDiscoveries) -> Checked {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let checker = self
             .checker()
             .threads(threads)
-            .finish_when(HasDiscoveries::AnyFailures)
+            .finish_when(until)
             .spawn_bfs()
             .join();
         let mut broken = Vec::new();
@@ -528,97 +339,4 @@ pub struct Checked {
     pub broken: Vec<(&'static str, Vec<Action>)>,
     /// Situations that the model is about and that never came about: a check with one of them proves less than it says.
     pub never: Vec<&'static str>,
-}
-
-/// An effect's name, and whether it is a write whose acknowledgement can be lost.
-fn name_of_attempt_effect(effect: &AttemptEffect) -> (&'static str, bool) {
-    match effect {
-        AttemptEffect::ReadChain => ("read chain", false),
-        AttemptEffect::WriteClaim { .. } => ("write claim", true),
-        AttemptEffect::CreateRecord { .. } => ("create record", false),
-        AttemptEffect::WriteOutcome { .. } => ("write outcome", true),
-        AttemptEffect::LogOutcome { .. } => ("log outcome", false),
-        AttemptEffect::WriteNote { .. } => ("write note", false),
-        AttemptEffect::ReadRecord => ("read record", false),
-        AttemptEffect::AckCall { .. } => ("acknowledge", false),
-        _ => ("", false),
-    }
-}
-
-fn name_of_effect(effect: &Effect) -> (&'static str, bool) {
-    match effect {
-        Effect::Commit(_) => ("commit", true),
-        Effect::ReadJournal { .. } => ("read journal", false),
-        Effect::ReadChain { .. } => ("read chain", false),
-        Effect::WriteRegister(_) => ("seal", true),
-        Effect::Inspect { .. } => ("inspect", false),
-        Effect::Probe(_) => ("probe", false),
-        Effect::AskAgent(_) => ("ask agent", false),
-        Effect::AskPolicy(_) => ("ask policy", false),
-        _ => ("", false),
-    }
-}
-
-fn i1(state: &State) -> bool {
-    let again = state.step().map_or(0, |step| {
-        let attempts = step.attempts.iter();
-        attempts
-            .filter(|attempt| matches!(attempt.basis, Basis::RunAgain { .. }))
-            .count()
-    });
-    state.total() <= 1 + again && state.effects.iter().all(|count| *count <= 1)
-}
-
-fn i2(state: &State) -> bool {
-    let idle = |(at, lane): (usize, &printed::Printed<state::Lane>)| {
-        let claim = lane.chain.claim.as_ref().map(|(_, claim)| claim);
-        let outcome = lane
-            .chain
-            .outcome
-            .as_ref()
-            .map(|(_, outcome)| &outcome.fact);
-        let proved = matches!(
-            outcome,
-            Some(
-                OutcomeBody::NotStarted { .. }
-                    | OutcomeBody::NothingHappened { .. }
-                    | OutcomeBody::Sealed {
-                        finding: Sealed::ProbeNotDone,
-                        ..
-                    }
-            )
-        ) || matches!(claim, Some(ClaimBody::Revoke { .. }));
-        !proved || state.effects[at] == 0
-    };
-    let ok = state.step().is_some_and(|step| {
-        let by_person = step
-            .latest()
-            .is_some_and(|latest| matches!(latest.finding, Some((Finding::RecordedDone, _))));
-        step.phase == Phase::Finished
-            && !by_person
-            && step
-                .observation
-                .as_ref()
-                .is_some_and(|told| told.kind == ObservationKind::ToolResult)
-    });
-    state.lanes.iter().enumerate().all(idle) && (!ok || state.total() > 0)
-}
-
-fn noted(state: &State, wanted: fn(&NoteKind) -> bool) -> bool {
-    let notes = state.lanes.iter().flat_map(|lane| &lane.notes);
-    notes
-        .filter_map(|note| Note::decode(note.body.as_bytes()).ok())
-        .any(|note| wanted(&note.evidence))
-}
-
-fn sealed(state: &State, wanted: fn(&Sealed) -> bool) -> bool {
-    state.lanes.iter().any(|lane| {
-        matches!(&lane.chain.outcome, Some((_, outcome)) if matches!(&outcome.fact, OutcomeBody::Sealed { finding, .. } if wanted(finding)))
-    })
-}
-
-fn has_basis(state: &State, wanted: fn(&Basis) -> bool) -> bool {
-    state
-        .step()
-        .is_some_and(|step| step.attempts.iter().any(|attempt| wanted(&attempt.basis)))
 }

@@ -1,5 +1,7 @@
 //! The run's owner in the model: a [`RunMachine`] whose effects are carried out one by one, in any order.
 
+use std::hash::Hash;
+
 use leasehold_json::{AcceptedJson, Kept};
 use leasehold_protocol::{
     ClusterId, DecideRequest, Decision, Effect, Hint, IdError, Input, InspectAnswer, Invariant,
@@ -7,8 +9,9 @@ use leasehold_protocol::{
     SessionId, StopReason, Verdict, WIRE_VERSION,
 };
 
+use super::memo::Owned;
 use super::printed::Printed;
-use super::state::{LateWrite, Owner, State, Told};
+use super::state::{Job, LateWrite, Owner, State, Told};
 use super::{Ack, Bound};
 use crate::outside;
 
@@ -38,6 +41,34 @@ fn clock(jumps: u8) -> Now {
     Now {
         wall: 1_700_000_000_000 + i64::try_from(boot).unwrap_or(0),
         boot,
+    }
+}
+
+/// One step of the production machine.
+fn step(machine: &RunMachine, now: Now, input: Input) -> Owned {
+    let mut machine = machine.clone();
+    let mut effects = Vec::new();
+    for effect in machine.step(now, input) {
+        match effect {
+            Effect::Stop(reason) => {
+                return Owned {
+                    machine: None,
+                    effects: Vec::new(),
+                    unreadable: matches!(reason, StopReason::Unreadable(_)),
+                };
+            }
+            // Time is the model's, no question of the model expires, and the inbox is read from the journal.
+            Effect::WakeAt { .. }
+            | Effect::AckInbox { .. }
+            | Effect::SetTimer { .. }
+            | Effect::AskHook => {}
+            effect => effects.push(Printed::new(effect)),
+        }
+    }
+    Owned {
+        machine: Some(Printed::new(machine)),
+        effects,
+        unreadable: false,
     }
 }
 
@@ -81,40 +112,36 @@ impl State {
             commits: self.journal.commits.clone(),
             submission: Some((SUBMISSION, bound.submission.clone())),
         };
-        self.tell(load);
+        let print = self.journal.print();
+        self.tell(&print, || load);
         let unread: Vec<_> = self.unread_letters().cloned().collect();
         for letter in unread {
-            self.tell(Input::Decide {
-                inbox: letter.0,
-                body: letter.1.clone(),
-            });
+            self.read_letter(&letter);
         }
     }
 
-    pub(super) fn tell(&mut self, input: Input) {
+    fn read_letter(&mut self, letter: &Printed<(Seq, leasehold_protocol::Body)>) {
+        let (inbox, body) = (**letter).clone();
+        self.tell(&letter.print(), || Input::Decide { inbox, body });
+    }
+
+    /// Tells the machine something; `print` stands for the input.
+    fn tell(&mut self, print: &(impl Hash + ?Sized), input: impl FnOnce() -> Input) {
         let Some(mut owner) = self.owner.take() else {
             return;
         };
-        let mut machine = (*owner.machine).clone();
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            for effect in machine.step(clock(owner.jumps), input) {
-                match effect {
-                    Effect::Stop(reason) => {
-                        if matches!(reason, StopReason::Unreadable(_)) {
-                            self.break_promise(Invariant::I16);
-                        }
-                        return;
-                    }
-                    Effect::SetTimer { .. } => inputs.push(Input::TimerSet),
-                    // Time is the model's; the inbox is read from the journal.
-                    Effect::WakeAt { .. } | Effect::AckInbox { .. } | Effect::AskHook => {}
-                    effect => owner.effects.push(Printed::new(effect)),
-                }
-            }
+        let from = (owner.machine.print(), owner.jumps, print);
+        let owned = self
+            .memos
+            .owner
+            .of(&from, || step(&owner.machine, clock(owner.jumps), input()));
+        if owned.unreadable {
+            self.break_promise(Invariant::I16);
         }
+        let Some(machine) = owned.machine else { return };
+        owner.machine = machine;
+        owner.effects.extend(owned.effects);
         owner.effects.sort_by_key(Printed::print);
-        owner.machine = Printed::new(machine);
         self.owner = Some(owner);
     }
 
@@ -123,6 +150,8 @@ impl State {
         let Some(owner) = &mut self.owner else { return };
         let effect = owner.effects.remove(index);
         self.spent.lost_acks += u8::from(ack != Ack::Heard);
+        // What the answer comes from, where that is more than the effect and the answer's own text.
+        let mut print = 0;
         let input = match &*effect {
             Effect::Commit(write) => {
                 let stored = match ack {
@@ -136,6 +165,7 @@ impl State {
             }
             Effect::ReadJournal { after } => {
                 let commits = self.journal.commits.iter();
+                print = self.journal.print();
                 Input::JournalRead {
                     commits: commits
                         .filter(|stored| stored.seq > *after)
@@ -156,6 +186,7 @@ impl State {
                 if let Some(owner) = &mut self.owner {
                     owner.told = told;
                 }
+                print = lane.print();
                 Input::ChainRead {
                     step: chain.step,
                     attempt: chain.attempt,
@@ -202,7 +233,11 @@ impl State {
             }
             _ => return,
         };
-        self.tell(input);
+        let text = match &input {
+            Input::JournalRead { .. } | Input::ChainRead { .. } => String::new(),
+            input => format!("{input:?}"),
+        };
+        self.tell(&(effect.print(), print, text), || input);
     }
 
     fn inspect(
@@ -276,18 +311,24 @@ impl State {
         } else {
             told.notes = lane.notes.len();
         }
-        if let Some(owner) = &mut self.owner {
+        let before = owner.machine.print();
+        self.tell(&(lane.print(), told), || {
+            Input::Hint(Hint {
+                chain: lane.key.clone(),
+                message,
+            })
+        });
+        // A hint about a call whose commit is in doubt is news to nobody; the first scheduled read brings it again.
+        if let Some(owner) = &mut self.owner
+            && owner.machine.print() != before
+        {
             owner.told = told;
         }
-        self.tell(Input::Hint(Hint {
-            chain: lane.key.clone(),
-            message,
-        }));
     }
 
     /// Whether time can make a difference to the owner: it has seen a claim, it waits for nothing else, and the claim's worker is dead,
     /// done, or past its deadline. (The wait is longer than the deadline, and both run from the claim.)
-    pub(super) fn may_be_silent(&self) -> bool {
+    pub(super) fn may_be_silent(&self, bound: &Bound) -> bool {
         let (Some(owner), Some(at)) = (&self.owner, self.open_lane()) else {
             return false;
         };
@@ -301,21 +342,25 @@ impl State {
             && self.told(owner, at).messages > 1
             && lane.chain.claim.is_some()
             && lane.chain.outcome.is_none()
-            && !self.workers.iter().any(|worker| {
-                worker
-                    .jobs
-                    .get(&at)
-                    .is_some_and(|job| job.machine.is_running() && !job.late)
-            })
+            && !self.on_time(at).any(|job| job.machine.is_running())
+            && (self.on_time(at).next().is_none()
+                || (self.spent.pauses < bound.pauses && self.may_fail(bound)))
+    }
+
+    fn on_time(&self, at: usize) -> impl Iterator<Item = &Job> {
+        let jobs = self.workers.iter().filter_map(move |it| it.jobs.get(&at));
+        jobs.filter(|job| !job.late && !job.machine.is_over())
     }
 
     pub(super) fn fall_silent(&mut self) {
         let lanes = self.lanes.len();
+        let paused = lanes > 0 && self.on_time(lanes - 1).next().is_some();
+        self.spent.pauses += u8::from(paused);
         if let Some(owner) = &mut self.owner {
             owner.jumps += 1;
             owner.silenced = lanes;
         }
-        self.tell(Input::Tick);
+        self.tell("tick", || Input::Tick);
     }
 
     pub(super) fn crash_owner(&mut self, late: bool) {
@@ -358,7 +403,8 @@ impl State {
         };
         let inbox = Seq(LETTERS + self.letters.len() as u64);
         let body = leasehold_protocol::Body::from(request.encode());
-        self.letters.push(Printed::new((inbox, body.clone())));
-        self.tell(Input::Decide { inbox, body });
+        let letter = Printed::new((inbox, body));
+        self.letters.push(letter.clone());
+        self.read_letter(&letter);
     }
 }

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use leasehold_protocol::invariant::{self, RunRecord};
 use leasehold_protocol::{
     AttemptEffect, AttemptMachine, Body, Chain, ChainKey, ChainMessage, CommitRequest, Effect,
-    Effects, Invariant, JournalSubject, Link, LogbookRecord, MAX_NOTES, NoteMessage, RUNTIME_TOKEN,
-    RegisterRequest, RunId, RunMachine, RunState, Seq, Step, StoredCommit, Violation,
+    Effects, Invariant, JournalSubject, Link, LogbookRecord, MAX_NOTES, Note, NoteKind,
+    NoteMessage, RUNTIME_TOKEN, RegisterRequest, RunId, RunMachine, RunState, Seq, Step,
+    StoredCommit, Violation,
 };
 
 use super::Bound;
+use super::memo::Memos;
 use super::printed::Printed;
 use crate::outside;
 
@@ -35,6 +37,8 @@ pub(super) struct Lane {
     pub(super) messages: Vec<ChainMessage>,
     pub(super) notes: Vec<NoteMessage>,
     pub(super) chain: Chain,
+    /// What the notes say.
+    pub(super) evidence: Vec<NoteKind>,
 }
 
 /// A write that its writer did not live to see answered.
@@ -118,6 +122,7 @@ pub(super) struct Spent {
     pub(super) redeliveries: u8,
     pub(super) may: u8,
     pub(super) deadlines: u8,
+    pub(super) pauses: u8,
     pub(super) lost_acks: u8,
     pub(super) run_again: u8,
 }
@@ -130,6 +135,7 @@ impl Spent {
             + self.redeliveries
             + self.may
             + self.deadlines
+            + self.pauses
             + self.lost_acks
     }
 }
@@ -137,6 +143,7 @@ impl Spent {
 /// One situation. Opaque: the model's properties look into it.
 #[derive(Clone, PartialEq, Hash)]
 pub struct State {
+    pub(super) memos: Memos,
     pub(super) journal: Printed<Journal>,
     pub(super) lanes: Vec<Printed<Lane>>,
     /// Calls that were delivered at least once, and those acknowledged.
@@ -159,17 +166,24 @@ pub struct State {
 }
 
 impl Lane {
-    fn print(self) -> Printed<Self> {
+    fn print(mut self) -> Printed<Self> {
+        self.read();
         Printed::new(self)
     }
 
-    pub(super) fn read(&mut self) {
+    fn read(&mut self) {
         let class = outside::registry()
             .get(&self.key.tool)
             .map_or(leasehold_tools::SideEffect::Destructive, |tool| {
                 tool.spec().side_effect
             });
         self.chain = Chain::read(class, &self.messages);
+        self.evidence = self
+            .notes
+            .iter()
+            .filter_map(|note| Note::decode(note.body.as_bytes()).ok())
+            .map(|note| note.evidence)
+            .collect();
     }
 
     fn last(&self) -> Seq {
@@ -180,7 +194,7 @@ impl Lane {
 }
 
 impl State {
-    pub(super) fn new(run: RunId) -> Self {
+    pub(super) fn new(run: RunId, memos: Memos) -> Self {
         let worker = Worker {
             alive: true,
             used: false,
@@ -196,6 +210,7 @@ impl State {
             state: RunState::new(run),
         };
         Self {
+            memos,
             journal: Printed::by(journal, &0),
             lanes: Vec::new(),
             delivered: 0,
@@ -254,12 +269,16 @@ impl State {
             body: write.body.clone(),
         };
         let print = (self.journal.print(), &stored.subject, &stored.body);
-        let mut journal = (*self.journal).clone();
-        if journal.state.apply(&stored).is_err() {
+        let (journal, counts) = self.memos.journal.of(&print, || {
+            let mut journal = (*self.journal).clone();
+            let counts = matches!(journal.state.apply(&stored), Ok(Some(_)));
+            journal.commits.push(stored.clone());
+            (Printed::by(journal, &print), counts)
+        });
+        self.journal = journal;
+        if !counts {
             self.break_promise(Invariant::I8);
         }
-        journal.commits.push(stored.clone());
-        self.journal = Printed::by(journal, &print);
         if let (JournalSubject::Call(key), Some(envelope)) = (&write.subject, &write.call) {
             let call = ChainMessage {
                 seq,
@@ -268,18 +287,20 @@ impl State {
                 writer: RUNTIME_TOKEN.into(),
                 body: envelope.clone(),
             };
-            let mut lane = Lane {
+            let lane = || Lane {
                 key: key.clone(),
-                messages: vec![call],
+                messages: vec![call.clone()],
                 notes: Vec::new(),
                 chain: Chain::default(),
+                evidence: Vec::new(),
             };
-            lane.read();
             if self.lanes.len() == ATTEMPTS {
                 self.break_promise(Invariant::I17);
                 return Ok(seq);
             }
-            self.lanes.push(lane.print());
+            let print = (seq, envelope, key);
+            let lane = self.memos.lane.of(&print, || lane().print());
+            self.lanes.push(lane);
             if self.lanes.len() > 1
                 && let Some(violation) = self.check().first()
             {
@@ -294,33 +315,39 @@ impl State {
         let Some(at) = self.lane_of(&write.chain) else {
             return Err(());
         };
-        let mut lane = (*self.lanes[at]).clone();
-        if lane.last() != write.expected {
+        let before = self.lanes[at].clone();
+        if before.last() != write.expected {
             return Err(());
         }
-        let seq = Seq(lane.last().0 + 1);
-        lane.messages.push(ChainMessage {
-            seq,
-            expected: Some(write.expected),
-            link: write.link,
-            writer: writer.to_owned(),
-            body: write.body.clone(),
+        let seq = Seq(before.last().0 + 1);
+        let print = (before.print(), write.link, writer, &write.body);
+        self.lanes[at] = self.memos.lane.of(&print, || {
+            let mut lane = (*before).clone();
+            lane.messages.push(ChainMessage {
+                seq,
+                expected: Some(write.expected),
+                link: write.link,
+                writer: writer.to_owned(),
+                body: write.body.clone(),
+            });
+            lane.print()
         });
-        lane.read();
-        self.lanes[at] = lane.print();
         Ok(seq)
     }
 
     pub(super) fn note(&mut self, at: usize, writer: &str, body: &Body, last_place: bool) {
-        let mut lane = (*self.lanes[at]).clone();
+        let before = self.lanes[at].clone();
         let room = if last_place { MAX_NOTES } else { MAX_NOTES - 1 };
-        if lane.notes.len() < room {
-            lane.notes.push(NoteMessage {
-                seq: Seq(lane.notes.len() as u64 + 1),
-                writer: writer.to_owned(),
-                body: body.clone(),
+        if before.notes.len() < room {
+            self.lanes[at] = self.memos.lane.of(&(before.print(), writer, body), || {
+                let mut lane = (*before).clone();
+                lane.notes.push(NoteMessage {
+                    seq: Seq(lane.notes.len() as u64 + 1),
+                    writer: writer.to_owned(),
+                    body: body.clone(),
+                });
+                lane.print()
             });
-            self.lanes[at] = lane.print();
         } else if last_place {
             self.break_promise(Invariant::I15);
         }

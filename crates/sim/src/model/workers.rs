@@ -1,5 +1,7 @@
 //! The two workers in the model: [`AttemptMachine`]s whose effects are carried out one by one, a disk that outlives them, and the tool.
 
+use std::hash::Hash;
+
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::{
     AttemptEffect, AttemptInput, AttemptMachine, Chain, ClaimBody, ClaimId, IdError, Incarnation,
@@ -8,6 +10,7 @@ use leasehold_protocol::{
 };
 use leasehold_tools::{Failure, SideEffect};
 
+use super::memo::Worked;
 use super::printed::Printed;
 use super::state::{Job, LateWrite, Request, State};
 use super::{Ack, Bound, Crash, Returns};
@@ -21,6 +24,14 @@ const EARLY: Now = Now { wall: 0, boot: 0 };
 
 pub(super) fn name(worker: usize) -> String {
     format!("w{worker}")
+}
+
+/// A machine and what it wants, as the model keeps them.
+fn worked((machine, effects): (AttemptMachine, Vec<AttemptEffect>)) -> Worked {
+    Worked {
+        machine: Printed::new(machine),
+        effects: effects.into_iter().map(Printed::new).collect(),
+    }
 }
 
 fn bit(attempt: usize) -> u8 {
@@ -70,17 +81,22 @@ impl State {
         ) else {
             return;
         };
-        let (machine, effects) = AttemptMachine::deliver(
-            me,
-            SideEffect::LocalMutation,
-            lane.key.clone(),
-            seq,
-            envelope,
-            redelivered,
-            claim,
-            EARLY,
-        );
-        self.begin(worker, at, machine, effects);
+        let (key, claim_print) = (lane.key.clone(), claim.clone());
+        let deliver = || {
+            worked(AttemptMachine::deliver(
+                me,
+                SideEffect::LocalMutation,
+                key,
+                seq,
+                envelope,
+                redelivered,
+                claim,
+                EARLY,
+            ))
+        };
+        let from = (lane.print(), worker, it.book, claim_print, redelivered);
+        let worked = self.memos.job.of(&from, deliver);
+        self.begin(worker, at, worked);
     }
 
     pub(super) fn resolve(&mut self, worker: usize, at: usize) {
@@ -92,37 +108,41 @@ impl State {
             return;
         };
         let key = self.lanes[at].key.clone();
-        let (machine, effects) = AttemptMachine::resolve(me, SideEffect::LocalMutation, key, claim);
-        self.begin(worker, at, machine, effects);
+        let resolve = || {
+            worked(AttemptMachine::resolve(
+                me,
+                SideEffect::LocalMutation,
+                key,
+                claim,
+            ))
+        };
+        let it = &self.workers[worker];
+        let from = (self.lanes[at].print(), worker, it.book, it.life);
+        let worked = self.memos.job.of(&from, resolve);
+        self.begin(worker, at, worked);
     }
 
-    fn begin(
-        &mut self,
-        worker: usize,
-        at: usize,
-        machine: AttemptMachine,
-        effects: Vec<AttemptEffect>,
-    ) {
+    fn begin(&mut self, worker: usize, at: usize, worked: Worked) {
         let job = Job {
-            machine: Printed::new(machine),
+            machine: worked.machine,
             effects: Vec::new(),
             late: false,
             request: None,
         };
         self.workers[worker].jobs.insert(at, job);
-        self.take_effects(worker, at, effects);
+        self.take_effects(worker, at, worked.effects);
     }
 
-    fn take_effects(&mut self, worker: usize, at: usize, effects: Vec<AttemptEffect>) {
+    fn take_effects(&mut self, worker: usize, at: usize, effects: Vec<Printed<AttemptEffect>>) {
         for effect in effects {
-            match effect {
+            match &*effect {
                 AttemptEffect::Execute(execution) => self.execute(worker, at, &execution.intent),
                 AttemptEffect::Published => self.workers[worker].published |= bit(at),
                 // The tool is told; whether it listens is the tool's. The machine says itself that it is over.
                 AttemptEffect::CancelTool | AttemptEffect::Over => {}
-                effect => {
+                _ => {
                     if let Some(job) = self.workers[worker].jobs.get_mut(&at) {
-                        job.effects.push(Printed::new(effect));
+                        job.effects.push(effect);
                     }
                 }
             }
@@ -135,15 +155,20 @@ impl State {
         }
     }
 
-    fn answer(&mut self, worker: usize, at: usize, input: AttemptInput) {
+    /// Tells an attempt's machine something; `print` stands for the input.
+    fn answer(&mut self, worker: usize, at: usize, print: &impl Hash, input: AttemptInput) {
         let Some(job) = self.workers[worker].jobs.get_mut(&at) else {
             return;
         };
-        let mut machine = (*job.machine).clone();
         let now = if job.late { LATE } else { EARLY };
-        let effects = machine.step(now, true, input);
-        job.machine = Printed::new(machine);
-        self.take_effects(worker, at, effects);
+        let from = (job.machine.print(), job.late, print);
+        let worked = self.memos.job.of(&from, || {
+            let mut machine = (*job.machine).clone();
+            let effects = machine.step(now, true, input);
+            worked((machine, effects))
+        });
+        job.machine = worked.machine;
+        self.take_effects(worker, at, worked.effects);
     }
 
     /// The effect begins: I5 and I6 are about this moment.
@@ -224,7 +249,12 @@ impl State {
             }
             _ => return,
         };
-        self.answer(worker, at, input);
+        let text = match &input {
+            AttemptInput::ChainRead { .. } => String::new(),
+            input => format!("{input:?}"),
+        };
+        let print = (effect.print(), self.lanes[at].print(), text);
+        self.answer(worker, at, &print, input);
     }
 
     fn register_write(&self, at: usize, effect: &AttemptEffect) -> Option<RegisterRequest> {
@@ -281,7 +311,8 @@ impl State {
                 }
             }
         };
-        self.answer(worker, at, AttemptInput::Returned(told));
+        let print = format!("{told:?}");
+        self.answer(worker, at, &print, AttemptInput::Returned(told));
     }
 
     pub(super) fn deadline(&mut self, worker: usize, at: usize) {
@@ -289,7 +320,7 @@ impl State {
         if let Some(job) = self.workers[worker].jobs.get_mut(&at) {
             job.late = true;
         }
-        self.answer(worker, at, AttemptInput::Deadline);
+        self.answer(worker, at, &"deadline", AttemptInput::Deadline);
     }
 
     // ---- crashes
