@@ -79,7 +79,7 @@ impl Work<'_> {
                 self.kill(kill, next).await?;
             }
         }
-        self.to_the_end().await
+        self.finish().await
     }
 
     /// Waits until little enough is in hand.
@@ -203,7 +203,7 @@ impl Work<'_> {
     }
 
     /// No more kills: waits until every run is over, for as long as anything moves.
-    async fn to_the_end(&mut self) -> anyhow::Result<()> {
+    async fn finish(&mut self) -> anyhow::Result<()> {
         let orders = self.job.orders.len();
         let over = move |work: &Self| work.board.look(Seen::over) >= orders;
         let began = Instant::now();

@@ -210,6 +210,14 @@ impl Outcome<'_> {
             report.applied.to_string(),
             "the payments database says so",
         );
+        if report.unknown_applied > 0 {
+            let paid = report.unknown_applied.to_string();
+            row(
+                "  of them unclear",
+                paid,
+                "cancelled before anybody could say, and paid",
+            );
+        }
         row("duplicates", report.duplicates.to_string(), "must be 0");
         row("lost", report.lost.to_string(), "must be 0");
         let runs = report.runs;
