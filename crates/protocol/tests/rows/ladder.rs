@@ -253,7 +253,7 @@ fn k39_a_timeout_cancels_and_settles_nothing_and_the_late_truth_is_kept() {
     w.pass(TIMEOUT_MS - 1);
     assert!(w.cancelled.is_empty());
     w.pass(1);
-    assert_eq!(w.cancelled, [key.clone()]);
+    assert_eq!(w.cancelled, std::slice::from_ref(&key));
     assert_eq!(
         (w.findings("1-0"), w.open()),
         (vec![None], vec!["1-0.1".to_owned()])
