@@ -219,6 +219,15 @@ impl Dev {
         }
     }
 
+    /// Waits for all of these lines of its standard output, in whatever order they come.
+    pub fn wait_for_all(&mut self, lines: impl Iterator<Item = String>) {
+        let mut missing: Vec<String> = lines.collect();
+        while !missing.is_empty() {
+            let line = self.wait_for("");
+            missing.retain(|wanted| *wanted != line);
+        }
+    }
+
     /// Waits for a line of its standard error that begins so.
     pub fn wait_err(&mut self, start: &str) {
         loop {
