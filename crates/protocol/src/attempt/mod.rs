@@ -43,6 +43,8 @@ enum Stage {
     Looking,
     /// Claim and `armed` are on their way.
     Gate { claimed: Option<Seq>, armed: bool },
+    /// The gate cannot be passed any more, and the claim is still on its way.
+    Refused { why: String },
     /// The effect may be happening.
     Running,
     /// The outcome is on its way to the register.
@@ -242,6 +244,7 @@ impl AttemptMachine {
                 claimed: None,
                 armed,
             } => self.whose_claim(now, authority, armed, out),
+            Stage::Refused { why } => self.whose_refusal(why, out),
             Stage::Publishing {
                 outcome, logged, ..
             } => self.reread_outcome(outcome, logged, out),
@@ -361,24 +364,17 @@ impl AttemptMachine {
         answer: WriteAnswer,
         out: &mut Vec<AttemptEffect>,
     ) {
-        if let Stage::Publishing {
-            outcome: fact @ OutcomeBody::NotStarted { .. },
-            stored: false,
-            ..
-        } = &self.stage
-        {
-            // The gate was refused while the claim was on its way.
-            return match answer {
-                WriteAnswer::Stored(seq) => self.publish_unlogged(fact.clone(), seq, out),
-                WriteAnswer::Refused | WriteAnswer::Unknown => out.push(AttemptEffect::ReadChain),
-            };
+        if let (Stage::Refused { why }, WriteAnswer::Stored(seq)) = (&self.stage, answer) {
+            let fact = OutcomeBody::NotStarted { why: why.clone() };
+            return self.publish_unlogged(fact, seq, out);
         }
-        let Stage::Gate {
-            claimed: None,
-            armed,
-        } = self.stage
-        else {
-            return;
+        let armed = match self.stage {
+            Stage::Gate {
+                claimed: None,
+                armed,
+            } => armed,
+            Stage::Refused { .. } => false,
+            _ => return,
         };
         match answer {
             WriteAnswer::Stored(seq) => {
@@ -426,17 +422,28 @@ impl AttemptMachine {
 
     /// The gate cannot be passed any more. The claim may still be on its way: its answer decides whether there is anything to say.
     fn refuse_gate(&mut self, claimed: Option<Seq>, why: String, out: &mut Vec<AttemptEffect>) {
-        let fact = OutcomeBody::NotStarted { why };
         match claimed {
-            Some(seq) => self.publish_unlogged(fact, seq, out),
-            // The claim's answer is still to come, and publishing goes on from it: a read now could overtake the claim.
-            None => {
-                self.stage = Stage::Publishing {
-                    outcome: fact,
-                    stored: false,
-                    logged: true,
-                };
+            Some(seq) => self.publish_unlogged(OutcomeBody::NotStarted { why }, seq, out),
+            // A chain read now may miss a claim that still arrives: the claim's own answer is waited for.
+            None => self.stage = Stage::Refused { why },
+        }
+    }
+
+    /// The claim's answer was not definite, and the gate cannot be passed: if the claim that counts is ours, say that nothing was begun.
+    fn whose_refusal(&mut self, why: String, out: &mut Vec<AttemptEffect>) {
+        match self.chain.claim.clone() {
+            Some((seq, ClaimBody::Claim { claim, .. })) if claim == self.claim => {
+                let expected = self.chain.last.max(seq);
+                self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out);
             }
+            Some(_) => self.acknowledge(out),
+            // Claimed and given back: that costs one attempt, and the next one is not refused by this record.
+            None => match self.same_claim() {
+                Some(ClaimBodyBytes { expected, body }) => {
+                    out.push(AttemptEffect::WriteClaim { expected, body })
+                }
+                None => self.acknowledge(out),
+            },
         }
     }
 

@@ -55,10 +55,10 @@ impl RunMachine {
                 ),
             ));
         }
-        if state.failures >= limits.max_consecutive_failures {
+        if state.streak.failures >= limits.max_consecutive_failures {
             return Some((
                 Reason::RepeatedToolFailures,
-                format!("{} failures in a row", state.failures),
+                format!("{} failures in a row", state.streak.failures),
             ));
         }
         if state.active_ms >= limits.max_active_ms {
@@ -77,10 +77,10 @@ impl RunMachine {
                 ),
             ));
         }
-        if state.repeats >= limits.max_repeats && steps > 0 {
+        if state.streak.repeats >= limits.max_repeats && steps > 0 {
             let text = format!(
                 "the same call gave the same observation {} times in a row",
-                state.repeats
+                state.streak.repeats
             );
             return Some((Reason::LoopDetected, text));
         }
@@ -108,7 +108,7 @@ impl RunMachine {
                 steps: limits.max_steps.saturating_sub(steps),
                 failures: limits
                     .max_consecutive_failures
-                    .saturating_sub(state.failures),
+                    .saturating_sub(state.streak.failures),
                 active_ms: limits.max_active_ms.saturating_sub(state.active_ms),
                 elapsed_ms: limits.max_elapsed_ms.saturating_sub(elapsed),
             },

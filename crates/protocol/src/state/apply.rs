@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_json::{AcceptedJson, DigestBuilder};
+use leasehold_json::{AcceptedJson, Digest, DigestBuilder};
 use leasehold_tools::ResultTrust;
 
 use super::step::{Accepted, AttemptState, Phase, Step, Turn};
@@ -294,6 +294,7 @@ impl RunState {
                 .iter()
                 .filter_map(|step| step.call.as_ref()?.id.clone()),
         );
+        self.before_turn = self.streak;
         self.turns.push(Arc::new(Turn {
             number,
             decision,
@@ -422,25 +423,31 @@ impl RunState {
         }
         step.phase = Phase::Finished;
         step.observation = Some(observation.clone());
-        let call = step.accepted.as_ref().map(|accepted| {
-            DigestBuilder::new("leasehold/repeat/1")
-                .field(accepted.tool.as_bytes())
-                .field(accepted.arguments.canonical().as_bytes())
-                .field(observation.content.digest().as_bytes())
-                .finish()
-        });
-        self.failures = if observation.kind == ObservationKind::ToolResult {
-            0
-        } else {
-            self.failures.saturating_add(1)
-        };
-        self.repeats = if call.is_some() && call == self.last_call {
-            self.repeats.saturating_add(1)
-        } else {
-            1
-        };
-        self.last_call = call;
+        self.count_streaks();
         Ok(())
+    }
+
+    /// Failures and repeats in call order, whichever call of the turn was over first (S3): counted anew from where the turn began.
+    fn count_streaks(&mut self) {
+        let steps = self.current_steps().iter();
+        let over: Vec<_> = steps
+            .filter_map(|step| Some((step.observation.as_ref()?.kind, repeat_key(step))))
+            .collect();
+        let mut streak = self.before_turn;
+        for (kind, call) in over {
+            streak.failures = if kind == ObservationKind::ToolResult {
+                0
+            } else {
+                streak.failures.saturating_add(1)
+            };
+            streak.repeats = if call.is_some() && call == streak.call {
+                streak.repeats.saturating_add(1)
+            } else {
+                1
+            };
+            streak.call = call;
+        }
+        self.streak = streak;
     }
 
     pub(crate) fn step_mut(&mut self, id: StepId) -> Result<&mut Step, String> {
@@ -477,4 +484,14 @@ impl RunState {
     pub fn ending_status(&self) -> Option<Status> {
         self.ending.as_ref().map(|ending| ending.status)
     }
+}
+
+/// What a repeated call is told by: the tool, its arguments by value, and what came of it.
+fn repeat_key(step: &Step) -> Option<Digest> {
+    let (accepted, observation) = (step.accepted.as_ref()?, step.observation.as_ref()?);
+    let key = DigestBuilder::new("leasehold/repeat/1")
+        .field(accepted.tool.as_bytes())
+        .field(accepted.arguments.canonical().as_bytes())
+        .field(observation.content.digest().as_bytes());
+    Some(key.finish())
 }

@@ -126,6 +126,16 @@ pub struct Ending {
     pub result: Option<Payload>,
 }
 
+/// What stands in a row at the end of the steps so far, in call order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Streak {
+    /// Failed observations.
+    pub failures: u32,
+    /// The same call with the same observation.
+    pub repeats: u32,
+    call: Option<Digest>,
+}
+
 /// What is true of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunState {
@@ -163,17 +173,15 @@ pub struct RunState {
     pub wake_at: Option<i64>,
     /// The steps that had an open attempt when the run was told to end.
     pub open_at_ending: Vec<StepId>,
-    /// Failed observations in a row.
-    pub failures: u32,
-    /// How often the last call and its observation stand in a row.
-    pub repeats: u32,
+    /// Failures and repeats in a row.
+    pub streak: Streak,
+    before_turn: Streak,
     /// Milliseconds not spent waiting for an operator.
     pub active_ms: u64,
     /// Call ids that the agent has used.
     pub(crate) call_ids: BTreeSet<String>,
     /// Commits that changed nothing.
     pub void: Vec<VoidCommit>,
-    last_call: Option<Digest>,
 }
 
 impl RunState {
@@ -197,12 +205,11 @@ impl RunState {
             parked: false,
             wake_at: None,
             open_at_ending: Vec::new(),
-            failures: 0,
-            repeats: 0,
+            streak: Streak::default(),
+            before_turn: Streak::default(),
             active_ms: 0,
             call_ids: BTreeSet::new(),
             void: Vec::new(),
-            last_call: None,
         }
     }
 

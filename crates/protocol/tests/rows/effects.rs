@@ -82,7 +82,7 @@ fn s15_an_unusable_result_is_kept_and_told_as_a_failure() {
         };
         assert_eq!(content.to_value()["reason"], "no usable JSON");
         assert!(content.member(member).is_some(), "{content:?}");
-        assert_eq!((w.state().failures, w.acted("1-0")), (1, 1));
+        assert_eq!((w.state().streak.failures, w.acted("1-0")), (1, 1));
         assert!(
             w.open().is_empty(),
             "the effect has happened: there is nothing to find out"
