@@ -39,9 +39,11 @@ pub(crate) struct Run {
     pub(crate) submitted: Option<(u64, Value)>,
     pub(crate) ended: Option<String>,
     ending: bool,
-    /// Times it changed hands after its first owner.
+    /// Times it changed hands without its owner having let go of it.
     pub(crate) takeovers: u64,
-    owners: u64,
+    owned: bool,
+    /// The last event let go of the run: parked or released.
+    let_go: bool,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) finished: BTreeMap<String, Finished>,
     pub(crate) approvals: BTreeMap<String, Approval>,
@@ -212,11 +214,13 @@ impl Run {
 
     fn event(&mut self, message: &Message, event: &Value) {
         let step = text(event, "step").to_owned();
+        let lets_go = matches!(text(event, "kind"), "run.parked" | "run.released");
+        let let_go = std::mem::replace(&mut self.let_go, lets_go);
         match text(event, "kind") {
             "run.submitted" => self.submitted = Some((message.seq, event.clone())),
             "run.owned" => {
-                self.owners += 1;
-                self.takeovers = self.owners - 1;
+                self.takeovers += u64::from(self.owned && !let_go);
+                self.owned = true;
             }
             "step.policy" => {
                 self.policies.insert(step, event.clone());

@@ -35,7 +35,7 @@ pub struct Report {
     pub paid_twice: usize,
     /// Submitted runs by final state.
     pub runs: Runs,
-    /// Times a run changed hands after its first owner.
+    /// Times a run changed hands without its owner having let go of it.
     pub takeovers: u64,
     /// Attempts whose fate had to be found out.
     pub orphans: usize,

@@ -237,6 +237,30 @@ fn i3_a_commit_that_was_stored_on_another_position_than_the_last() {
 }
 
 #[test]
+fn a_run_that_its_owner_let_go_of_is_resumed_and_not_taken_over() {
+    for (last_word, takeovers) in [
+        ("run.parked", 0),
+        ("run.released", 0),
+        ("inbox.answered", 1),
+    ] {
+        let mut story = Story::new();
+        let mut event = json!({"kind": last_word});
+        match last_word {
+            "run.released" => event["why"] = json!("stopping"),
+            "inbox.answered" => {
+                event["inbox"] = json!(1);
+                event["answer"] = json!({"answer": "already_ending"});
+            }
+            _ => {}
+        }
+        story.commit("note", json!([event]));
+        story.take_over();
+        story.end("cancelled");
+        assert_eq!(story.report().takeovers, takeovers, "{last_word}");
+    }
+}
+
+#[test]
 fn i4_a_takeover_in_an_epoch_that_was_reached_before() {
     let mut story = Story::new();
     story.epoch = 0;

@@ -245,7 +245,7 @@ impl Outcome<'_> {
         row(
             "takeovers",
             report.takeovers.to_string(),
-            "runs taken up again, after a kill or a wait for an operator",
+            "times a life of the runtime took over a run that a killed one had left",
         );
         row(
             "orphans",
