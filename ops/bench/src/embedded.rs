@@ -7,10 +7,10 @@ use leasehold_tools::SideEffect;
 
 use crate::EmbeddedArgs;
 use crate::echo::Echo;
-use crate::floor::Floor;
+use crate::floor::{Floor, FloorTimes};
 use crate::growth;
 use crate::load::{Measured, measure};
-use crate::report::{Report, Row};
+use crate::report::{InTurns, Report, Row};
 use crate::setup::{Bench, CLASSES};
 use crate::stats::{Range, Times};
 
@@ -23,13 +23,13 @@ struct Series {
     width: usize,
     passes: Vec<Measured>,
     /// Writes of the floor that alternated with these steps.
-    floor: Times,
+    floor: FloorTimes,
 }
 
 pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
     fs::create_dir_all(&args.disk).with_context(|| args.disk.display().to_string())?;
     let echo = Echo::start().await?;
-    let mut floor_times = Times::default();
+    let mut floor_times = FloorTimes::default();
     let mut series: Vec<Series> = CLASSES
         .iter()
         .flat_map(|class| {
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
                 class: *class,
                 width: *width,
                 passes: Vec::new(),
-                floor: Times::default(),
+                floor: FloorTimes::default(),
             })
         })
         .collect();
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
         eprintln!("pass {pass} of {}", args.passes);
         let folder = tempfile::tempdir_in(&args.disk)?;
         let mut floor = Floor::new(folder.path())?;
-        floor.append(FLOOR_WRITES, &mut floor_times)?;
+        floor.write(FLOOR_WRITES, &mut floor_times)?;
         for (n, series) in series.iter_mut().enumerate() {
             // Each starts on an empty store, so that none pays for what another has left behind.
             let data = folder.path().join(n.to_string());
@@ -72,7 +72,10 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
         }
     }
     let mut report = Report {
-        floor: Row::floor(&floor_times),
+        floor: vec![
+            Row::floor("append + fdatasync", &floor_times.append),
+            Row::floor("overwrite + fdatasync", &floor_times.overwrite),
+        ],
         rows: series.iter().map(row).collect(),
         in_run: Vec::new(),
         beside: Vec::new(),
@@ -101,6 +104,9 @@ fn row(series: &Series) -> Row {
         p99_ms: times.percentile(99),
         runtime_cpu_ms: over(|pass| pass.runtime_cpu_ms).median,
         tool_cpu_ms: over(|pass| pass.tool_cpu_ms).median,
-        floor_p50_ms: (!series.floor.is_empty()).then(|| series.floor.percentile(50)),
+        floor: (!series.floor.is_empty()).then(|| InTurns {
+            append_p50_ms: series.floor.append.percentile(50),
+            overwrite_p50_ms: series.floor.overwrite.percentile(50),
+        }),
     }
 }

@@ -5,7 +5,7 @@ use leasehold_actors::Until;
 use leasehold_tools::SideEffect;
 use tokio::task::JoinSet;
 
-use crate::floor::Floor;
+use crate::floor::{Floor, FloorTimes};
 use crate::setup::{Bench, submit};
 use crate::stats::{Times, cpu_seconds, now};
 
@@ -32,7 +32,7 @@ pub(crate) async fn measure(
     width: usize,
     steps: u64,
     tool: Option<u32>,
-    mut floor: Option<(&mut Floor, &mut Times)>,
+    mut floor: Option<(&mut Floor, &mut FloorTimes)>,
 ) -> anyhow::Result<Measured> {
     let runs = (steps / u64::from(STEPS_PER_RUN)).max(width as u64);
     let cpu = |pid: Option<u32>| pid.and_then(cpu_seconds).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) async fn measure(
                 if let Some((floor, times)) = &mut floor {
                     bench.runtime.wait(&run, Until::Ended).await?;
                     spent += start.elapsed();
-                    floor.append(u64::from(STEPS_PER_RUN), times)?;
+                    floor.write(u64::from(STEPS_PER_RUN), times)?;
                     start = now();
                 }
                 completed.push(run);

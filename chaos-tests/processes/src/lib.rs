@@ -1,1 +1,0 @@
-//! Tests only; see tests/.
