@@ -1,6 +1,6 @@
 //! Agents: whatever decides the next turn of a run.
 //!
-//! An [`Agent`] is asked once per turn and keeps nothing between turns: all it may know stands in its [`AgentView`] (goal, input, earlier
+//! An [`Agent`] is asked once per turn and keeps nothing between turns: all it may know stands in its [`AgentView`](leasehold_protocol::AgentView) (goal, input, earlier
 //! turns with their observations, tools, what is left of the limits). It answers with bytes; the runtime records them verbatim before it
 //! makes anything of them, so an agent may answer nonsense and nothing breaks. [`Agents`] finds one by name.
 //!
