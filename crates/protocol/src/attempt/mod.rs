@@ -15,7 +15,7 @@ pub use io::{
     WorkerIdentity, WriteAnswer,
 };
 
-use crate::chain::{Chain, ChainMessage, Link};
+use crate::chain::{Chain, ChainMessage};
 use crate::ids::{ChainKey, ClaimId, Seq};
 use crate::run::Now;
 use crate::wire::{
@@ -196,22 +196,12 @@ impl AttemptMachine {
     }
 
     fn claim_and_arm(&mut self, call: Seq, out: &mut Vec<AttemptEffect>) {
-        let body = ClaimBody::Claim {
-            v: WIRE_VERSION,
-            claim: self.claim.clone(),
-            worker: self.me.worker.clone(),
-            incarnation: self.me.incarnation.clone(),
-            logbook: self.me.logbook.clone(),
-        };
         self.stage = Stage::Gate {
             claimed: None,
             armed: false,
         };
         self.for_claim = Some(self.claim.clone());
-        out.push(AttemptEffect::WriteClaim {
-            expected: call,
-            body: Body::from(body.encode()),
-        });
+        out.push(self.write_claim(call));
         out.push(AttemptEffect::CreateRecord {
             record: LogbookRecord::Armed(self.armed(call)),
         });
@@ -297,7 +287,7 @@ impl AttemptMachine {
                     // Another machine of this process has it.
                     return self.acknowledge(out);
                 }
-                self.consult(claim, logbook, incarnation, out);
+                self.consult(claim, logbook, out);
             }
             Some(_) => self.acknowledge(out),
         }
@@ -329,21 +319,18 @@ impl AttemptMachine {
                     ..
                 },
             )) if worker == self.me.worker && incarnation != self.me.incarnation => {
-                self.consult(claim, logbook, incarnation, out)
+                self.consult(claim, logbook, out)
             }
             Some(_) => self.acknowledge(out),
             None => {
                 // Not there: publish the same claim again until the answer is definite.
-                let Some(ClaimBodyBytes { expected, body }) = self.same_claim() else {
-                    return self.acknowledge(out);
-                };
-                out.push(AttemptEffect::WriteClaim { expected, body });
+                self.claim_again(out);
             }
         }
     }
 
-    fn same_claim(&self) -> Option<ClaimBodyBytes> {
-        self.chain.call.as_ref()?;
+    /// This machine's one claim: the same bytes however often it is offered.
+    fn write_claim(&self, expected: Seq) -> AttemptEffect {
         let body = ClaimBody::Claim {
             v: WIRE_VERSION,
             claim: self.claim.clone(),
@@ -351,10 +338,19 @@ impl AttemptMachine {
             incarnation: self.me.incarnation.clone(),
             logbook: self.me.logbook.clone(),
         };
-        Some(ClaimBodyBytes {
-            expected: self.chain.last,
+        AttemptEffect::WriteClaim {
+            expected,
             body: Body::from(body.encode()),
-        })
+        }
+    }
+
+    /// Offers the claim again, after the chain as it was read; a chain without a call is never claimed.
+    fn claim_again(&mut self, out: &mut Vec<AttemptEffect>) {
+        if self.chain.call.is_some() {
+            out.push(self.write_claim(self.chain.last));
+        } else {
+            self.acknowledge(out);
+        }
     }
 
     fn claim_tried(
@@ -438,12 +434,7 @@ impl AttemptMachine {
             }
             Some(_) => self.acknowledge(out),
             // Claimed and given back: that costs one attempt, and the next one is not refused by this record.
-            None => match self.same_claim() {
-                Some(ClaimBodyBytes { expected, body }) => {
-                    out.push(AttemptEffect::WriteClaim { expected, body })
-                }
-                None => self.acknowledge(out),
-            },
+            None => self.claim_again(out),
         }
     }
 
@@ -499,10 +490,8 @@ impl AttemptMachine {
         match claim {
             Some((_, ClaimBody::Claim { claim, .. })) => self.for_claim = Some(claim),
             _ => {
-                if let Some(ClaimBodyBytes { expected, body }) = self.same_claim() {
-                    self.for_claim = Some(self.claim.clone());
-                    out.push(AttemptEffect::WriteClaim { expected, body });
-                }
+                self.for_claim = Some(self.claim.clone());
+                out.push(self.write_claim(self.chain.last));
             }
         }
         self.execute(now, true, out);
@@ -541,12 +530,4 @@ impl AttemptMachine {
             out.push(AttemptEffect::Over);
         }
     }
-
-    /// The link under which an outcome is written.
-    pub const OUTCOME: Link = Link::Outcome;
-}
-
-struct ClaimBodyBytes {
-    expected: Seq,
-    body: Body,
 }

@@ -138,7 +138,7 @@ impl AttemptMachine {
 
     pub(super) fn outcome_logged(
         &mut self,
-        result: Result<(), String>,
+        _result: Result<(), String>,
         out: &mut Vec<AttemptEffect>,
     ) {
         let Stage::Publishing {
@@ -148,7 +148,6 @@ impl AttemptMachine {
             return;
         };
         // A logbook that fails here takes nothing away from the register: the fact is offered there as well.
-        let _ = result;
         self.stage = Stage::Publishing {
             outcome,
             stored,

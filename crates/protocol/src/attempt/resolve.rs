@@ -5,7 +5,7 @@
 
 use super::io::{AttemptEffect, LogbookAnswer};
 use super::{AttemptMachine, Stage, WorkerWeakening};
-use crate::ids::{ClaimId, Incarnation, LogbookId};
+use crate::ids::{ClaimId, LogbookId};
 use crate::wire::{LogbookRecord, NoteKind, OutcomeBody};
 
 impl AttemptMachine {
@@ -14,7 +14,6 @@ impl AttemptMachine {
         &mut self,
         claim: ClaimId,
         logbook: LogbookId,
-        incarnation: Incarnation,
         out: &mut Vec<AttemptEffect>,
     ) {
         self.for_claim = Some(claim.clone());
@@ -25,7 +24,6 @@ impl AttemptMachine {
             );
             return self.unsure(detail, out);
         }
-        let _ = incarnation;
         self.stage = Stage::Consulting { claim };
         out.push(AttemptEffect::ReadRecord);
     }

@@ -9,8 +9,8 @@ use crate::approval::{self, Bound};
 use crate::ids::{ApprovalId, Attempt, ChainKey, StepId};
 use crate::state::{Accepted, ApprovalState, Phase, Step};
 use crate::wire::{
-    Basis, Body, CallEnvelope, Decision, Event, Finding, JournalSubject, Observation,
-    ObservationKind, Question, Reason, Verdict, WIRE_VERSION,
+    Basis, Body, CallEnvelope, Decision, Event, Finding, JournalSubject, ObservationKind, Question,
+    Reason, Verdict, WIRE_VERSION,
 };
 
 /// The policy's word on a call, on its way or here.
@@ -162,7 +162,7 @@ impl RunMachine {
             .as_ref()
             .map_or(1, |opened| opened.limits.max_parallel_calls.max(1));
         let open = |step: &&Step| {
-            step.id != id && step.phase.has_open_attempt() && !Self::is_asked(&step.phase)
+            step.id != id && step.phase.has_open_attempt() && step.phase.asks().is_none()
         };
         let (mut count, mut exclusive) = (0u32, ends_run(tool));
         for accepted in self
@@ -301,10 +301,7 @@ impl RunMachine {
             .step(due.step)
             .and_then(|step| step.latest())
             .map(|latest| latest.attempt);
-        let observation = Observation {
-            failure: None,
-            ..own(ObservationKind::PolicyDenied, None, reason)
-        };
+        let observation = own(ObservationKind::PolicyDenied, None, reason);
         self.finish(due.step, attempt, observation)
     }
 

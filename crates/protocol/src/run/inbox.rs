@@ -3,7 +3,7 @@
 use super::RunMachine;
 use super::io::Effect;
 use crate::ids::Seq;
-use crate::state::{ApprovalState, Phase};
+use crate::state::ApprovalState;
 use crate::wire::{
     Body, CancelRequest, DecideRequest, Decision, Event, InboxAnswer, Question, Reason,
 };
@@ -148,11 +148,6 @@ impl RunMachine {
             self.finish_denied(step, &text)?;
         }
         self.begin_ending(Reason::ApprovalExpired, Some(text), None)
-    }
-
-    /// Whether a question of this step waits for an answer.
-    pub(super) fn is_asked(phase: &Phase) -> bool {
-        phase.asks().is_some()
     }
 }
 

@@ -121,6 +121,22 @@ impl Watch {
             .min()
     }
 
+    /// By when the worker's deadline has passed, boot clock: exec_timeout after the first sight of the claim, and a hundredth for a clock
+    /// that runs slow.
+    pub(super) fn deadline_by(&self) -> Option<u64> {
+        let timeout = self.chain.call.as_ref()?.1.timeout_ms;
+        let deadline = self.claim_seen?.saturating_add(timeout);
+        Some(deadline.saturating_add(timeout / 100))
+    }
+
+    /// Asks for the chain and the notes.
+    fn read(&mut self) -> Effect {
+        self.reading = true;
+        Effect::ReadChain {
+            chain: self.key.clone(),
+        }
+    }
+
     /// An answer is on its way.
     pub(super) fn busy(&self) -> bool {
         self.reading || self.writing || self.inspecting || self.probe == ProbeSlot::Asked
@@ -177,15 +193,12 @@ impl RunMachine {
         for watch in self.watches.values_mut() {
             let due = !watch.known || self.now.boot >= watch.next_read;
             if due && !watch.reading {
-                watch.reading = true;
                 if watch.known {
                     watch.read_gap = watch.read_gap.saturating_mul(2).min(LAST_READ_MS);
                 }
                 watch.next_read = self.now.boot.saturating_add(watch.read_gap);
                 watch.inspected = None;
-                self.out.push(Effect::ReadChain {
-                    chain: watch.key.clone(),
-                });
+                self.out.push(watch.read());
             }
         }
     }
@@ -205,12 +218,7 @@ impl RunMachine {
                 watch.chain.push(watch.class, message);
                 watch.saw(boot);
             }
-            _ if !watch.reading => {
-                watch.reading = true;
-                self.out.push(Effect::ReadChain {
-                    chain: watch.key.clone(),
-                });
-            }
+            _ if !watch.reading => self.out.push(watch.read()),
             // A read is on its way and may have missed this: the next scheduled read will not.
             _ => watch.next_read = boot,
         }
@@ -253,10 +261,7 @@ impl RunMachine {
             .get_mut(&step)
             .filter(|watch| watch.key.attempt == attempt)
         {
-            watch.reading = true;
-            self.out.push(Effect::ReadChain {
-                chain: watch.key.clone(),
-            });
+            self.out.push(watch.read());
         }
     }
 
@@ -269,10 +274,7 @@ impl RunMachine {
             watch.inspecting = false;
             watch.inspected = Some(answer);
             if answer == InspectAnswer::Settled && !watch.reading {
-                watch.reading = true;
-                self.out.push(Effect::ReadChain {
-                    chain: watch.key.clone(),
-                });
+                self.out.push(watch.read());
             }
         }
     }

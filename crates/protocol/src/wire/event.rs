@@ -428,6 +428,20 @@ pub enum Finding {
     Conflict,
 }
 
+impl Finding {
+    /// The rung of the ladder that gives it, 1 to 7.
+    pub fn rung(self) -> u8 {
+        match self {
+            Finding::Done | Finding::NothingHappened => 1,
+            Finding::Revoked => 2,
+            Finding::NotStarted => 3,
+            Finding::Superseded => 5,
+            Finding::ProbeDone | Finding::ProbeNotDone | Finding::Conflict => 6,
+            Finding::RunAgain | Finding::RecordedDone | Finding::Rejected | Finding::Unknown => 7,
+        }
+    }
+}
+
 /// What the agent is told about a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -30,7 +30,7 @@ impl RunMachine {
     pub(super) fn fact(&self, id: StepId) -> Option<Fact> {
         let watch = self.watches.get(&id)?;
         if let Some((seq, outcome)) = &watch.chain.outcome {
-            return Some(self.fact_of(*seq, &outcome.fact, &watch.key.tool));
+            return self.fact_of(*seq, &outcome.fact, &watch.key.tool);
         }
         match &watch.chain.claim {
             Some((seq, ClaimBody::Revoke { why, .. })) => {
@@ -49,62 +49,46 @@ impl RunMachine {
         }
     }
 
-    pub(super) fn fact_of(&self, seq: Seq, fact: &OutcomeBody, tool: &str) -> Fact {
+    pub(super) fn fact_of(&self, seq: Seq, fact: &OutcomeBody, tool: &str) -> Option<Fact> {
         let trust = self.trust(tool);
-        if let Some(observation) = of_outcome(fact, trust) {
-            let finding = if matches!(fact, OutcomeBody::NothingHappened { .. }) {
-                Finding::NothingHappened
-            } else {
-                Finding::Done
-            };
-            let abort = if let OutcomeBody::Aborted { detail } = fact {
-                Some(detail.clone())
-            } else {
-                None
-            };
-            return Fact::Settled {
-                seq,
-                finding,
-                observation,
-                abort,
-            };
-        }
-        match fact {
+        Some(match fact {
             OutcomeBody::NotStarted { why } => Fact::NotDone {
                 seq,
                 finding: Finding::NotStarted,
                 detail: why.clone(),
             },
-            OutcomeBody::Sealed {
-                finding: Sealed::ProbeDone { result: value },
-                ..
-            } => Fact::Settled {
-                seq,
-                finding: Finding::ProbeDone,
-                observation: result(value.clone(), trust),
-                abort: None,
-            },
-            OutcomeBody::Sealed {
-                finding: Sealed::ProbeNotDone,
-                ..
-            } => {
-                let detail = "the tool's probe says that it did not and cannot happen".to_owned();
-                Fact::NotDone {
+            OutcomeBody::Sealed { finding, .. } => match finding {
+                Sealed::ProbeDone { result: value } => Fact::Settled {
+                    seq,
+                    finding: Finding::ProbeDone,
+                    observation: result(value.clone(), trust),
+                    abort: None,
+                },
+                Sealed::ProbeNotDone => Fact::NotDone {
                     seq,
                     finding: Finding::ProbeNotDone,
-                    detail,
+                    detail: "the tool's probe says that it did not and cannot happen".to_owned(),
+                },
+                Sealed::Superseded => Fact::Superseded { seq },
+                Sealed::RunAgain { .. } | Sealed::RecordedDone { .. } | Sealed::Rejected { .. } => {
+                    Fact::Operator {
+                        seq,
+                        sealed: finding.clone(),
+                    }
                 }
-            }
-            OutcomeBody::Sealed {
-                finding: Sealed::Superseded,
-                ..
-            } => Fact::Superseded { seq },
-            OutcomeBody::Sealed { finding, .. } => Fact::Operator {
-                seq,
-                sealed: finding.clone(),
             },
-            // All other bodies are observations and were answered above.
-            _ => Fact::Superseded { seq },
-        }
+            tools_own => Fact::Settled {
+                seq,
+                finding: match tools_own {
+                    OutcomeBody::NothingHappened { .. } => Finding::NothingHappened,
+                    _ => Finding::Done,
+                },
+                observation: of_outcome(tools_own, trust)?,
+                abort: match tools_own {
+                    OutcomeBody::Aborted { detail } => Some(detail.clone()),
+                    _ => None,
+                },
+            },
+        })
     }
 }

@@ -66,14 +66,7 @@ impl RunMachine {
                 decision,
                 exhausted: true,
             } => {
-                let operator = self.operator(approval);
-                return match decision {
-                    Decision::RecordDone { result: value } => {
-                        self.record_done(id, None, operator, value.clone())
-                    }
-                    Decision::Reject => self.reject(id, None, operator),
-                    _ => Ok(()),
-                };
+                return self.decision_ends(id, None, approval, decision).map(drop);
             }
             Phase::Decided { .. } if self.has_finding(id) => return Ok(()),
             _ => {}
@@ -100,22 +93,13 @@ impl RunMachine {
                 abort,
             } => {
                 // A person's record-as-done or reject stands over everything but `done`.
-                let stands = finding == Finding::NothingHappened;
-                if let (
-                    true,
-                    Phase::Decided {
+                if finding == Finding::NothingHappened
+                    && let Phase::Decided {
                         approval, decision, ..
-                    },
-                ) = (stands, &phase)
+                    } = &phase
+                    && self.decision_ends(id, Some(seq), approval, decision)?
                 {
-                    let operator = self.operator(approval);
-                    match decision {
-                        Decision::RecordDone { result: value } => {
-                            return self.record_done(id, Some(seq), operator, value.clone());
-                        }
-                        Decision::Reject => return self.reject(id, Some(seq), operator),
-                        _ => {}
-                    }
+                    return Ok(());
                 }
                 self.adopt(id, phase, seq, finding, observation, abort)
             }
@@ -136,7 +120,6 @@ impl RunMachine {
                 self.found(
                     id,
                     Finding::Superseded,
-                    5,
                     Some(seq),
                     "read-only: another attempt changes nothing".into(),
                 )?;
@@ -157,7 +140,6 @@ impl RunMachine {
                     self.found(
                         id,
                         Finding::RunAgain,
-                        7,
                         Some(seq),
                         format!("{operator} permits another attempt"),
                     )?;
@@ -190,11 +172,11 @@ impl RunMachine {
             })?;
         }
         if orphan || finding == Finding::ProbeDone {
-            let (rung, detail) = match finding {
-                Finding::ProbeDone => (6, "the tool's probe says that it happened"),
-                _ => (1, "the outcome register had been written"),
+            let detail = match finding {
+                Finding::ProbeDone => "the tool's probe says that it happened",
+                _ => "the outcome register had been written",
             };
-            self.found(id, finding, rung, Some(seq), detail.to_owned())?;
+            self.found(id, finding, Some(seq), detail.to_owned())?;
         }
         let ok = observation.kind == ObservationKind::ToolResult;
         let content = observation.content.clone();
@@ -223,28 +205,16 @@ impl RunMachine {
         finding: Finding,
         detail: String,
     ) -> Result<(), String> {
-        let rung = match finding {
-            Finding::Revoked => 2,
-            Finding::ProbeNotDone => 6,
-            _ => 3,
-        };
         if let Phase::Decided {
             approval, decision, ..
         } = &phase
         {
-            let operator = self.operator(approval);
-            return match decision {
-                Decision::RecordDone { result: value } => {
-                    self.record_done(id, Some(seq), operator, value.clone())
-                }
-                Decision::Reject => self.reject(id, Some(seq), operator),
+            if !self.decision_ends(id, Some(seq), approval, decision)? {
                 // The decision meets a fact: a continue, on the fact.
-                _ => {
-                    self.found(id, finding, rung, Some(seq), detail)?;
-                    self.watches.remove(&id);
-                    Ok(())
-                }
-            };
+                self.found(id, finding, Some(seq), detail)?;
+                self.watches.remove(&id);
+            }
+            return Ok(());
         }
         let enough = self
             .state
@@ -263,7 +233,7 @@ impl RunMachine {
                 why: "it is proved that the attempt did not act".into(),
             })?;
         }
-        self.found(id, finding, rung, Some(seq), detail.clone())?;
+        self.found(id, finding, Some(seq), detail.clone())?;
         let queue_limit = matches!(
             self.watches
                 .get(&id)

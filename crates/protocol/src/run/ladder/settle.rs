@@ -2,14 +2,14 @@
 
 use super::RunMachine;
 use crate::chain::Link;
-use crate::ids::{ApprovalId, OperatorId, Seq, StepId};
+use crate::ids::{ApprovalId, Attempt, OperatorId, Seq, StepId};
 use crate::run::RunWeakening;
 use crate::run::io::{Effect, RegisterRequest};
 use crate::run::observe::{own, result};
 use crate::state::{ApprovalState, Phase};
 use crate::wire::{
-    Body, ClaimBody, Event, Finding, ObservationKind, Outcome, OutcomeBody, Payload, Reason,
-    Sealed, sealed_trust,
+    Body, ClaimBody, Decision, Event, Finding, ObservationKind, Outcome, OutcomeBody, Payload,
+    Reason, Sealed, sealed_trust,
 };
 
 impl RunMachine {
@@ -35,21 +35,15 @@ impl RunMachine {
 
     /// Negative control: what a runtime that trusts its own journal alone does.
     pub(super) fn unsealed(&mut self, id: StepId, sealed: Sealed) -> Result<(), String> {
-        let nowhere = Seq::NONE;
-        let tool = self
-            .watches
-            .get(&id)
-            .map(|watch| watch.key.tool.clone())
-            .unwrap_or_default();
-        let fact = self.fact_of(
-            nowhere,
-            &OutcomeBody::Sealed {
-                finding: sealed,
-                by: self.config.session.clone(),
-            },
-            &tool,
-        );
-        self.on_fact(id, Phase::InFlight, fact)
+        let tool = self.watches.get(&id).map(|watch| watch.key.tool.clone());
+        let fact = OutcomeBody::Sealed {
+            finding: sealed,
+            by: self.config.session.clone(),
+        };
+        match self.fact_of(Seq::NONE, &fact, &tool.unwrap_or_default()) {
+            Some(fact) => self.on_fact(id, Phase::InFlight, fact),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn write(&mut self, id: StepId, link: Link, body: Vec<u8>) {
@@ -69,16 +63,10 @@ impl RunMachine {
         &mut self,
         id: StepId,
         finding: Finding,
-        rung: u8,
         register: Option<Seq>,
         detail: String,
     ) -> Result<(), String> {
-        let Some(attempt) = self
-            .state
-            .step(id)
-            .and_then(|step| step.latest())
-            .map(|latest| latest.attempt)
-        else {
+        let Some(attempt) = self.latest_attempt(id) else {
             return Ok(());
         };
         self.judgements.remove(&id);
@@ -86,7 +74,7 @@ impl RunMachine {
             step: id,
             attempt,
             finding,
-            rung,
+            rung: finding.rung(),
             register,
             detail,
         })
@@ -99,12 +87,7 @@ impl RunMachine {
         operator: OperatorId,
         value: leasehold_json::AcceptedJson,
     ) -> Result<(), String> {
-        let Some(attempt) = self
-            .state
-            .step(id)
-            .and_then(|step| step.latest())
-            .map(|latest| latest.attempt)
-        else {
+        let Some(attempt) = self.latest_attempt(id) else {
             return Ok(());
         };
         let tool = self
@@ -114,7 +97,6 @@ impl RunMachine {
         self.found(
             id,
             Finding::RecordedDone,
-            7,
             seq,
             format!("{operator} recorded it as done"),
         )?;
@@ -132,16 +114,11 @@ impl RunMachine {
         seq: Option<Seq>,
         operator: OperatorId,
     ) -> Result<(), String> {
-        let Some(attempt) = self
-            .state
-            .step(id)
-            .and_then(|step| step.latest())
-            .map(|latest| latest.attempt)
-        else {
+        let Some(attempt) = self.latest_attempt(id) else {
             return Ok(());
         };
         let text = format!("{operator} rejected it");
-        self.found(id, Finding::Rejected, 7, seq, text.clone())?;
+        self.found(id, Finding::Rejected, seq, text.clone())?;
         self.finish(
             id,
             Some(attempt),
@@ -157,10 +134,9 @@ impl RunMachine {
         seq: Seq,
         detail: String,
     ) -> Result<(), String> {
-        let rung = if finding == Finding::Revoked { 2 } else { 3 };
         let attempt = self.watches.get(&id).map(|watch| watch.key.attempt);
         let text = format!("the run ended before the call was made: {detail}");
-        self.found(id, finding, rung, Some(seq), detail)?;
+        self.found(id, finding, Some(seq), detail)?;
         self.finish(id, attempt, own(ObservationKind::Interrupted, None, &text))
     }
 
@@ -168,13 +144,13 @@ impl RunMachine {
         let attempt = self.watches.get(&id).map(|watch| watch.key.attempt);
         let text =
             format!("the run ended and nobody can say whether the call had its effect: {why}");
-        self.found(id, Finding::Unknown, 7, None, why)?;
+        self.found(id, Finding::Unknown, None, why)?;
         self.finish(id, attempt, own(ObservationKind::Interrupted, None, &text))
     }
 
     pub(super) fn close_conflict(&mut self, id: StepId, detail: &str) -> Result<(), String> {
         let attempt = self.watches.get(&id).map(|watch| watch.key.attempt);
-        self.found(id, Finding::Conflict, 6, None, detail.to_owned())?;
+        self.found(id, Finding::Conflict, None, detail.to_owned())?;
         self.finish(
             id,
             attempt,
@@ -184,6 +160,29 @@ impl RunMachine {
                 &format!("the tool's probe contradicts the record: {detail}"),
             ),
         )
+    }
+
+    /// What a person decided about an attempt, where it ends the step; `false` where it asks for another attempt.
+    pub(super) fn decision_ends(
+        &mut self,
+        id: StepId,
+        seq: Option<Seq>,
+        approval: &ApprovalId,
+        decision: &Decision,
+    ) -> Result<bool, String> {
+        let operator = self.operator(approval);
+        match decision {
+            Decision::RecordDone { result: value } => {
+                self.record_done(id, seq, operator, value.clone())?;
+            }
+            Decision::Reject => self.reject(id, seq, operator)?,
+            Decision::RunAgain | Decision::Continue | Decision::Approve => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn latest_attempt(&self, id: StepId) -> Option<Attempt> {
+        Some(self.state.step(id)?.latest()?.attempt)
     }
 
     /// Who decided a question; questions that are decided have a name in them.

@@ -93,14 +93,7 @@ impl RunMachine {
 
     /// exec_timeout x 1.01 + slack after the first sight of the claim.
     pub(super) fn silence_ends(&self, watch: &Watch) -> Option<u64> {
-        let timeout = watch.chain.call.as_ref()?.1.timeout_ms;
-        Some(
-            watch
-                .claim_seen?
-                .saturating_add(timeout)
-                .saturating_add(timeout / 100)
-                .saturating_add(SILENCE_SLACK_MS),
-        )
+        Some(watch.deadline_by()?.saturating_add(SILENCE_SLACK_MS))
     }
 
     /// Rung 3: of an attempt that was claimed before we took over, its worker is asked; of any other, we wait.
@@ -138,7 +131,6 @@ impl RunMachine {
             self.found(
                 id,
                 Finding::NotStarted,
-                4,
                 None,
                 format!("negative control: {why}"),
             )?;
@@ -188,16 +180,10 @@ impl RunMachine {
             ProbeSlot::Answered(ProbeReply::NotDone) if refuses_late => {
                 // Observing: it counts only once the service would refuse the attempt. The deadline lies at most exec_timeout after the
                 // first sight of the claim; an answer given before that says nothing about a request that is still on its way.
-                let timeout = watch
-                    .chain
-                    .call
-                    .as_ref()
-                    .map_or(0, |(_, envelope)| envelope.timeout_ms);
-                let seen = watch.claim_seen.unwrap_or(boot);
-                let closed = seen
-                    .saturating_add(timeout)
-                    .saturating_add(timeout / 100)
-                    .saturating_add(bound);
+                let Some(deadline) = watch.deadline_by() else {
+                    return Ok(());
+                };
+                let closed = deadline.saturating_add(bound);
                 if watch.wait_probe_after(closed, boot) {
                     Ok(())
                 } else {
