@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::chain::{ChainMessage, Hint, NoteMessage};
 use crate::ids::{Attempt, ChainKey, RunId, Seq, StepId, WorkerId};
 use crate::state::{Approval, Turn};
-use crate::wire::{Body, JournalSubject, Limits, StoredCommit, Verdict};
+use crate::wire::{Body, JournalSubject, Limits, StoredCommit, Verdict, tag_only};
 
 /// The two clocks, read once per input by the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +54,10 @@ pub enum Input {
         seq: Seq,
     },
     /// The commit asked for was refused, or nobody knows: read.
+    #[serde(deserialize_with = "tag_only")]
     CommitDoubtful,
     /// The commit asked for is definitely not stored and the reason passes: ask again.
+    #[serde(deserialize_with = "tag_only")]
     CommitBusy,
     /// The journal after the last applied position, as asked for.
     JournalRead {
@@ -126,12 +128,16 @@ pub enum Input {
     /// The takeover hook answered.
     HookAnswered(HookAnswer),
     /// The durable timer asked for is set.
+    #[serde(deserialize_with = "tag_only")]
     TimerSet,
     /// Time passed.
+    #[serde(deserialize_with = "tag_only")]
     Tick,
     /// The process is told to stop: let go in good order.
+    #[serde(deserialize_with = "tag_only")]
     Drain,
     /// The process may not act any more.
+    #[serde(deserialize_with = "tag_only")]
     AuthorityLost,
 }
 
@@ -157,6 +163,7 @@ pub enum ProbeReply {
         result: crate::wire::Payload,
     },
     /// It did not happen.
+    #[serde(deserialize_with = "tag_only")]
     NotDone,
     /// The service cannot say.
     Unknown {
@@ -180,6 +187,7 @@ pub enum ProbeReply {
 #[serde(tag = "hook", rename_all = "snake_case", deny_unknown_fields)]
 pub enum HookAnswer {
     /// Go on as the journal says.
+    #[serde(deserialize_with = "tag_only")]
     Continue,
     /// The run is over; this is its result.
     Completed {
@@ -359,4 +367,33 @@ pub struct PolicyRequest {
     pub approvals: Vec<Approval>,
     /// The limits.
     pub limits: Limits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_input_with_an_unknown_field_is_refused() {
+        for text in [
+            r#"{"input":"commit_doubtful"}"#,
+            r#"{"input":"commit_busy"}"#,
+            r#"{"input":"timer_set"}"#,
+            r#"{"input":"tick"}"#,
+            r#"{"input":"drain"}"#,
+            r#"{"input":"authority_lost"}"#,
+            r#"{"input":"commit_stored","seq":4}"#,
+            r#"{"input":"probed","step":"1-0","attempt":1,"answer":{"probe":"not_done"}}"#,
+            r#"{"input":"hook_answered","hook":"continue"}"#,
+        ] {
+            let read = |text: &str| AcceptedJson::check_str(text).unwrap().parse::<Input>();
+            let input = read(text).unwrap();
+            assert_eq!(serde_json::to_string(&input).unwrap(), text);
+            for (at, _) in text.match_indices('}') {
+                let (before, after) = text.split_at(at);
+                let more = format!(r#"{before},"zzz":1{after}"#);
+                assert!(read(&more).is_err(), "{more}");
+            }
+        }
+    }
 }

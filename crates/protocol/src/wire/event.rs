@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, Attempt, ClientId, NodeId, OperatorId, Seq, SessionId, StepId};
 
-use super::Payload;
+use super::{Payload, tag_only};
 
 /// Something that became true of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -272,6 +272,7 @@ impl Default for Limits {
 #[serde(tag = "verdict", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Verdict {
     /// The call may be dispatched.
+    #[serde(deserialize_with = "tag_only")]
     Allow,
     /// The call may not; the agent goes on.
     Deny {
@@ -328,12 +329,16 @@ pub enum Question {
 #[serde(tag = "choice", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decision {
     /// Make the call.
+    #[serde(deserialize_with = "tag_only")]
     Approve,
     /// End the run; of an unknown attempt: nothing further is attempted.
+    #[serde(deserialize_with = "tag_only")]
     Reject,
     /// One more attempt, which may act a second time.
+    #[serde(deserialize_with = "tag_only")]
     RunAgain,
     /// One more attempt, on the proof that nothing happened.
+    #[serde(deserialize_with = "tag_only")]
     Continue,
     /// It happened; this is its result.
     RecordDone {
@@ -347,18 +352,25 @@ pub enum Decision {
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InboxAnswer {
     /// Another decision came first.
+    #[serde(deserialize_with = "tag_only")]
     AlreadyDecided,
     /// The same decision came first: an exact repeat.
+    #[serde(deserialize_with = "tag_only")]
     Repeated,
     /// No such question.
+    #[serde(deserialize_with = "tag_only")]
     UnknownQuestion,
     /// The question was withdrawn or has expired.
+    #[serde(deserialize_with = "tag_only")]
     NoLongerAsked,
     /// The decision names another hash than the question's.
+    #[serde(deserialize_with = "tag_only")]
     HashDiffers,
     /// The question does not offer this choice.
+    #[serde(deserialize_with = "tag_only")]
     ChoiceNotOffered,
     /// The run was ending already.
+    #[serde(deserialize_with = "tag_only")]
     AlreadyEnding,
     /// The message cannot be read.
     Unreadable {
@@ -395,6 +407,7 @@ pub enum Basis {
         register: Seq,
     },
     /// The tool is read-only and the attempt before was given up.
+    #[serde(deserialize_with = "tag_only")]
     Superseded,
 }
 

@@ -26,8 +26,8 @@ pub use register::{
 pub(crate) use register::sealed_trust;
 
 use leasehold_json::{AcceptedJson, Refusal};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The version that this code writes, and the highest that it reads.
 pub const WIRE_VERSION: u32 = 1;
@@ -59,9 +59,18 @@ pub enum WireError {
     },
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct Version {
     v: u32,
+}
+
+/// Reads what stands beside the tag of a variant without fields: nothing. Such a variant needs it, because serde looks at the tag alone
+/// there, whatever `deny_unknown_fields` says.
+pub(crate) fn tag_only<'de, D: Deserializer<'de>>(beside: D) -> Result<(), D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    Nothing::deserialize(beside).map(|Nothing {}| ())
 }
 
 /// Encodes a body. Infallible for the types of this module: they hold no maps with non-text keys and no foreign serialisers.

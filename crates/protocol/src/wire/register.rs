@@ -4,7 +4,7 @@ use leasehold_json::{AcceptedJson, Digest, Kept};
 use leasehold_tools::{Failure, ResultTrust};
 use serde::{Deserialize, Serialize};
 
-use super::{WIRE_VERSION, WireError, decode, encode};
+use super::{WIRE_VERSION, WireError, decode, encode, tag_only};
 use crate::ids::{
     Attempt, ClaimId, Epoch, Incarnation, LogbookId, OperatorId, RunId, Seq, SessionId, StepId,
     WorkerId,
@@ -168,8 +168,10 @@ pub enum Sealed {
         result: Payload,
     },
     /// The probe says that it did not and cannot happen.
+    #[serde(deserialize_with = "tag_only")]
     ProbeNotDone,
     /// Read-only, given up for another attempt.
+    #[serde(deserialize_with = "tag_only")]
     Superseded,
     /// An operator permits another attempt although this one may have acted.
     RunAgain {

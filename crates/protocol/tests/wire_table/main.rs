@@ -164,41 +164,17 @@ fn wire_every_field_stands_in_a_table() {
     });
 }
 
-/// Parts that consist of a tag alone: their reader looks at nothing else (the document says so).
-const TAG_ONLY: &[&str] = &[
-    r#"{"answer":"already_decided"}"#,
-    r#"{"answer":"already_ending"}"#,
-    r#"{"answer":"choice_not_offered"}"#,
-    r#"{"answer":"hash_differs"}"#,
-    r#"{"answer":"no_longer_asked"}"#,
-    r#"{"answer":"repeated"}"#,
-    r#"{"answer":"unknown_question"}"#,
-    r#"{"basis":"superseded"}"#,
-    r#"{"choice":"approve"}"#,
-    r#"{"choice":"continue"}"#,
-    r#"{"choice":"reject"}"#,
-    r#"{"choice":"run_again"}"#,
-    r#"{"finding":"probe_not_done"}"#,
-    r#"{"finding":"superseded"}"#,
-    r#"{"verdict":"allow"}"#,
-];
-
 #[test]
 fn wire_an_unknown_field_is_refused_at_every_level() {
-    let mut accepted = BTreeSet::new();
+    let mut tried = 0;
     each_object(|tag, line, at, object| {
+        tried += 1;
         let bytes = changed(line, at, |members| {
             drop(members.insert("zzz".into(), Value::from(1)))
         });
-        if decode(tag, &bytes).is_ok() {
-            accepted.insert(object.to_string());
-        }
+        assert!(decode(tag, &bytes).is_err(), "{tag} {at}: {object}");
     });
-    let expected: BTreeSet<String> = TAG_ONLY.iter().map(|object| (*object).to_owned()).collect();
-    assert_eq!(
-        accepted, expected,
-        "objects that an unknown field slips into"
-    );
+    assert!(tried > 100, "{tried}");
 }
 
 #[test]
