@@ -1,9 +1,9 @@
 //! The processes of one folder: started, killed, paused, resumed, told about. What they are is the caller's business.
 //!
-//! Whoever started them owns them and takes them down when dropped, unless they were let go; whoever found them in the folder does not.
+//! An owner takes down what it started when it is dropped, unless it was let go. A visitor starts and kills as well, and owns nothing.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::collections::BTreeMap;
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{LocalError, doing};
 use crate::guard::Guard;
+use crate::log;
 use crate::ports;
 use crate::process::{Held, Identity, State};
 use crate::record::{Contents, Entry, Folder, Kind, Launch};
@@ -28,10 +29,6 @@ const TURNED: Duration = Duration::from_secs(5);
 
 /// How often the kernel is asked where there is no event to wait for.
 const LOOK: Duration = Duration::from_millis(2);
-
-/// How much of a log's end is read for an error, in bytes, and how many lines of it are shown.
-const LOG_END: u64 = 4096;
-const LOG_LINES: usize = 6;
 
 /// A process as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,7 +44,7 @@ pub struct Status {
     /// Its log: standard output and standard error of all its lives.
     pub log: PathBuf,
     /// The ports of loopback that it listens on, by what they are for.
-    pub ports: std::collections::BTreeMap<String, u16>,
+    pub ports: BTreeMap<String, u16>,
 }
 
 impl From<&Entry> for Status {
@@ -72,23 +69,20 @@ pub(crate) struct Children {
     owned: Option<Mutex<Owned>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Owned {
     started: Vec<(String, Identity)>,
+    /// There is none before the first start.
     guard: Option<Guard>,
 }
 
 impl Children {
     /// As the owner of what will be started.
     pub(crate) fn own(folder: Folder, kinds: &'static [Kind]) -> Self {
-        let owned = Owned {
-            started: Vec::new(),
-            guard: Guard::start(),
-        };
         Self {
             folder,
             kinds,
-            owned: Some(Mutex::new(owned)),
+            owned: Some(Mutex::default()),
         }
     }
 
@@ -136,6 +130,9 @@ impl Children {
         let entry = self.folder.change(|all| spawn(all, launch))?;
         if let Some(owned) = &self.owned {
             let mut owned = owned.lock().unwrap_or_else(PoisonError::into_inner);
+            if owned.started.is_empty() {
+                owned.guard = Guard::start();
+            }
             owned
                 .started
                 .push((entry.launch.name.clone(), entry.process));
@@ -161,9 +158,15 @@ impl Children {
         stop(&[self.entry(name)?], patience).await
     }
 
-    /// [`stop`](Self::stop) of all, at once. Whether all went by themselves.
-    pub(crate) async fn stop_all(&self, patience: Duration) -> Result<bool, LocalError> {
-        stop(&self.entries()?, patience).await
+    /// [`stop`](Self::stop) of all of these kinds, at once. Whether all went by themselves.
+    pub(crate) async fn stop_all(
+        &self,
+        kinds: &[Kind],
+        patience: Duration,
+    ) -> Result<bool, LocalError> {
+        let mut entries = self.entries()?;
+        entries.retain(|entry| kinds.contains(&entry.launch.kind));
+        stop(&entries, patience).await
     }
 
     /// SIGSTOP, and waits until it has stopped.
@@ -244,7 +247,7 @@ pub(crate) fn still_there(entry: &Entry) -> Result<(), LocalError> {
         return Ok(());
     }
     let log = entry.launch.log.clone();
-    let last = log_end(&log).unwrap_or_else(|error| error.to_string());
+    let last = log::end(&log, entry.log_from).unwrap_or_else(|error| error.to_string());
     Err(LocalError::Ended {
         name: entry.launch.name.clone(),
         log,
@@ -336,7 +339,7 @@ fn spawn(all: &mut Contents, launch: Launch) -> Result<Entry, LocalError> {
     if let Some(old) = all.get(&launch.name) {
         not_running(old)?;
         if old.launch.kind != launch.kind {
-            return Err(LocalError::Name(launch.name));
+            return Err(LocalError::NameTaken(launch.name));
         }
     }
     check_ports(&launch)?;
@@ -347,7 +350,7 @@ fn spawn(all: &mut Contents, launch: Launch) -> Result<Entry, LocalError> {
             launch.program.display()
         ))
     };
-    let log = open_log(&launch.log).map_err(failed())?;
+    let (log, log_from) = log::open(&launch.log).map_err(failed())?;
     let child = Command::new(&launch.program)
         .args(&launch.arguments)
         .envs(&launch.environment)
@@ -361,29 +364,11 @@ fn spawn(all: &mut Contents, launch: Launch) -> Result<Entry, LocalError> {
     // A child that is not waited for keeps its number, so this cannot be another process.
     let gone = || io::Error::other("it was gone at once");
     let process = Identity::of(child.id()).ok_or_else(|| failed()(gone()))?;
-    let entry = Entry { launch, process };
+    let entry = Entry {
+        launch,
+        process,
+        log_from,
+    };
     all.put(entry.clone());
     Ok(entry)
-}
-
-fn open_log(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    OpenOptions::new().create(true).append(true).open(path)
-}
-
-/// The last lines of a log.
-fn log_end(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOG_END)))?;
-    let mut bytes = Vec::new();
-    file.take(LOG_END).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
 }

@@ -67,9 +67,12 @@ pub enum LocalError {
         /// Why.
         reason: String,
     },
-    /// A name that cannot be part of a file's name, or that stands for two processes.
+    /// A name that cannot be part of a file's name.
     #[error("`{0}` cannot be a process's name: letters, digits, `-` and `_`, at most 64 of them")]
     Name(String),
+    /// The name belongs to a process of another kind.
+    #[error("{0} is another kind of process here: choose another name")]
+    NameTaken(String),
     /// It runs already.
     #[error("{name} runs already, as process {pid}: stop it first")]
     Running {

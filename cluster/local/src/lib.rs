@@ -27,9 +27,11 @@ mod config;
 mod error;
 mod guard;
 mod http;
+mod log;
 mod package;
 mod ports;
 mod process;
+mod processes;
 mod record;
 mod servers;
 
@@ -38,5 +40,6 @@ pub use children::Status;
 pub use config::SyncInterval;
 pub use error::LocalError;
 pub use process::State;
+pub use processes::{NodeOptions, Processes, Program, WorkerOptions};
 pub use record::Kind;
 pub use servers::{NatsOptions, NatsServers};

@@ -58,6 +58,8 @@ pub(crate) struct Entry {
     pub(crate) launch: Launch,
     /// Its last life.
     pub(crate) process: Identity,
+    /// Where in its log that life begins, in bytes.
+    pub(crate) log_from: u64,
 }
 
 impl Entry {

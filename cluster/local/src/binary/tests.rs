@@ -1,6 +1,10 @@
-use super::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+use script::script;
+
+#[path = "../../tests/support/script.rs"]
+mod script;
 
 /// No place has anything; each test adds what it is about.
 fn nowhere() -> Places {
@@ -10,13 +14,6 @@ fn nowhere() -> Places {
         cache: None,
         python: PathBuf::from("python3"),
     }
-}
-
-fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
-    let file = folder.join(name);
-    fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    file
 }
 
 #[test]
