@@ -81,6 +81,16 @@ async fn three_servers_elect_and_when_the_leader_is_killed_they_elect_again() {
             .unwrap()
             >= 1
     );
+
+    for n in 1..=3 {
+        servers.kill(n).await.unwrap();
+    }
+    for n in 1..=3 {
+        // The first comes back although it has nobody to elect a leader with.
+        servers.restart(n).await.unwrap();
+    }
+    servers.ready().await.unwrap();
+    assert!(messages(&servers.url(1).unwrap(), "THREE").await.unwrap() >= 1);
 }
 
 /// The stream's own leader may have been the killed server: until it has another, which takes seconds, nobody answers a publish.

@@ -19,10 +19,14 @@ async fn ask(url: &str, subject: &str, body: &str) -> Result<String, String> {
     let text = |error: std::io::Error| format!("{url}: {error}");
     let address = url.strip_prefix("nats://").unwrap();
     let mut stream = BufReader::new(TcpStream::connect(address).await.map_err(text)?);
-    let out = format!(
-        "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n",
-        body.len()
+    // A subject of this connection's own: the answer to an earlier request may still come.
+    let inbox = format!(
+        "answer.{}",
+        stream.get_ref().local_addr().map_err(text)?.port()
     );
+    let connect = r#"CONNECT {"verbose":false,"headers":true,"no_responders":true}"#;
+    let publish = format!("PUB {subject} {inbox} {}", body.len());
+    let out = format!("{connect}\r\nSUB {inbox} 1\r\n{publish}\r\n{body}\r\n");
     stream.write_all(out.as_bytes()).await.map_err(text)?;
     loop {
         let mut line = String::new();
