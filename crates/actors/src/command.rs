@@ -186,11 +186,6 @@ impl Runtime {
         Ok(self.shared.store.runs(after, limit).await?)
     }
 
-    /// Calls that no worker has finished, per tool.
-    pub async fn waiting_calls(&self) -> Result<Vec<(String, usize)>, ReadError> {
-        Ok(self.shared.store.waiting_calls().await?)
-    }
-
     /// Waits until the run has ended, or parked. Returns its state then; absent if nobody submitted it.
     pub async fn wait(&self, run: &RunId, until: Until) -> Result<Option<RunState>, ReadError> {
         let mut events = self.watch();

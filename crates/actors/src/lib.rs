@@ -12,8 +12,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
-mod authority;
-mod clock;
 mod command;
 mod hook;
 mod ids;
@@ -30,10 +28,10 @@ mod submit;
 mod tasks;
 mod worker;
 
-pub use authority::{Authority, LocalAuthority};
-pub use clock::{Clock, SystemClock};
 pub use command::{Answer, CommandError, ReadError, Until};
 pub use hook::TakeoverHook;
+pub use leasehold_store::{Authority, Clock, LocalAuthority, SystemClock};
+
 pub use ids::{Ids, RandomIds};
 pub use node::NodeStatus;
 pub use points::{NoPoints, Place, Point, Points};

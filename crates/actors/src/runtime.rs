@@ -9,14 +9,12 @@ use leasehold_protocol::{
     ClusterId, IdError, NodeId, Policy, RunWeakening, SessionId, WorkerId, WorkerIdentity,
     WorkerWeakening,
 };
-use leasehold_store::{Backend, Logbook};
+use leasehold_store::{Authority, Backend, Clock, LocalAuthority, Logbook, SystemClock};
 use leasehold_tools::Registry;
 use ractor::{Actor, ActorRef};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::authority::{Authority, LocalAuthority};
-use crate::clock::{Clock, SystemClock};
 use crate::hook::TakeoverHook;
 use crate::ids::{Ids, RandomIds};
 use crate::node::{NodeMsg, NodeStatus};

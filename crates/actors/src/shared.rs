@@ -11,12 +11,10 @@ use leasehold_protocol::{
     ChainKey, ClusterId, MAX_INLINE, NodeId, Payload, Policy, RunConfig, RunId, RunWeakening,
     SessionId, StopReason, StoredCommit, WorkerIdentity,
 };
-use leasehold_store::{Backend, Logbook, StoreError};
+use leasehold_store::{Authority, Backend, Clock, Logbook, StoreError};
 use leasehold_tools::Registry;
 use tokio::sync::broadcast;
 
-use crate::authority::Authority;
-use crate::clock::Clock;
 use crate::hook::TakeoverHook;
 use crate::ids::Ids;
 use crate::points::{Point, Points, reach};

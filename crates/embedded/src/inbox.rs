@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use leasehold_protocol::{ApprovalId, ClientId, OperatorId, RunId, Seq};
+use leasehold_protocol::{ApprovalId, ClientId, OperatorId, RunId, Seq, SessionId};
 use leasehold_store::{Inbox, InboxKind, InboxMessage, StoreError, SubmitError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -228,7 +228,7 @@ impl Inbox for EmbeddedStore {
         }
     }
 
-    async fn ack_message(&self, seq: Seq) -> Result<(), StoreError> {
+    async fn ack_message(&self, _: &RunId, seq: Seq) -> Result<(), StoreError> {
         {
             let mut line = self.unread().lock();
             if line.all.remove(&seq).is_none() {
@@ -243,7 +243,7 @@ impl Inbox for EmbeddedStore {
         Ok(())
     }
 
-    async fn nak_message(&self, seq: Seq, delay: Duration) -> Result<(), StoreError> {
+    async fn nak_message(&self, _: &RunId, seq: Seq, delay: Duration) -> Result<(), StoreError> {
         {
             let mut line = self.unread().lock();
             let waits = line.ready.contains(&seq)
@@ -258,6 +258,13 @@ impl Inbox for EmbeddedStore {
         }
         self.unread().changed.notify_waiters();
         Ok(())
+    }
+
+    async fn forward(&self, holder: &SessionId, _: &InboxMessage) -> Result<(), StoreError> {
+        // One process, one session: a holder that is another one is dead.
+        Err(StoreError::Unavailable(format!(
+            "session {holder} does not run on this folder"
+        )))
     }
 
     async fn submission(&self, run: &RunId) -> Result<Option<InboxMessage>, StoreError> {

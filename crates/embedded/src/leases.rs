@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use leasehold_protocol::{RunId, Seq, SessionId};
 use leasehold_store::{AppendError, Lease, LeaseRecord, Leases, StoreError};
+use tokio::sync::mpsc;
 
 use crate::EmbeddedStore;
 use crate::keys::{self, LEASE};
@@ -67,5 +68,10 @@ impl Leases for EmbeddedStore {
     async fn session_alive(&self, session: &SessionId) -> Result<bool, StoreError> {
         self.reads().check()?;
         Ok(session == self.session())
+    }
+
+    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId> {
+        // The folder's lock proves every other session dead before this one begins.
+        mpsc::unbounded_channel().1
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use leasehold_protocol::{ChainKey, Seq};
-use leasehold_store::{CallQueue, Delivery, StoreError};
-use tokio::sync::Notify;
+use leasehold_protocol::{ChainKey, InspectAnswer, Seq, WorkerId};
+use leasehold_store::{CallQueue, Delivery, Inspection, Inspections, StoreError};
+use tokio::sync::{Notify, mpsc};
 
 use crate::EmbeddedStore;
 use crate::content::load;
@@ -123,7 +123,7 @@ impl CallQueue for EmbeddedStore {
         }
     }
 
-    async fn ack_call(&self, seq: Seq) -> Result<(), StoreError> {
+    async fn ack_call(&self, _: &ChainKey, seq: Seq) -> Result<(), StoreError> {
         {
             let mut calls = self.waiting().lock();
             let Some(waiter) = calls.all.remove(&seq) else {
@@ -137,7 +137,7 @@ impl CallQueue for EmbeddedStore {
         Ok(())
     }
 
-    async fn nak_call(&self, seq: Seq) -> Result<(), StoreError> {
+    async fn nak_call(&self, _: &ChainKey, seq: Seq) -> Result<(), StoreError> {
         let waiting = Arc::clone(self.waiting());
         {
             let mut calls = waiting.lock();
@@ -150,14 +150,16 @@ impl CallQueue for EmbeddedStore {
         waiting.changed.notify_waiters();
         Ok(())
     }
+}
 
-    async fn waiting_calls(&self) -> Result<Vec<(String, usize)>, StoreError> {
-        self.reads().check()?;
-        let mut counts = std::collections::BTreeMap::<String, usize>::new();
-        for waiter in self.waiting().lock().all.values() {
-            let count = counts.entry(waiter.chain.tool.clone()).or_default();
-            *count = count.saturating_add(1);
-        }
-        Ok(counts.into_iter().collect())
+/// One process: its own worker is asked without the store, and there is no other.
+#[async_trait]
+impl Inspections for EmbeddedStore {
+    async fn inspect(&self, _: &ChainKey, _: &WorkerId) -> InspectAnswer {
+        InspectAnswer::NoAnswer
+    }
+
+    fn inspections(&self, _: &WorkerId) -> mpsc::UnboundedReceiver<Inspection> {
+        mpsc::unbounded_channel().1
     }
 }

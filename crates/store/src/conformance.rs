@@ -68,7 +68,6 @@ macro_rules! conformance_tests {
             queue: a_worker_that_stops_waiting_takes_no_call_along;
             queue: k22_unacknowledged_calls_come_again_after_reopening;
             queue: acknowledged_calls_do_not_come_again;
-            queue: waiting_calls_are_counted_by_tool;
             queue: a_refused_call_is_not_queued;
             inbox: the_same_message_again_is_the_same_message;
             inbox: another_message_at_the_same_subject_is_refused_with_what_stands_there;
@@ -82,7 +81,7 @@ macro_rules! conformance_tests {
             leases: k06_of_fifty_that_take_a_released_lease_one_wins;
             leases: a_released_lease_cannot_be_written_by_an_old_revision;
             leases: a_lease_is_the_same_after_reopening;
-            leases: only_the_session_of_this_process_is_alive;
+            leases: a_session_that_nobody_has_is_found_dead;
             names: k58_names_never_meet;
             names: k58_tools_with_odd_names_get_their_own_calls;
             values: blobs_come_back_verified_and_are_stored_once;

@@ -8,16 +8,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod authority;
+mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
 mod logbook;
 mod traits;
 
+pub use authority::{Authority, LocalAuthority};
+pub use clock::{Clock, SystemClock};
 pub use error::{AppendError, StoreError, SubmitError};
 pub use logbook::{ArmAnswer, Logbook, LogbookError};
 pub use traits::{
-    Appended, Backend, Blobs, CallQueue, Delivery, Inbox, InboxKind, InboxMessage, JournalAppend,
-    Lease, LeaseRecord, Leases, Register, Registers, RunHead, RunLog, SharedBackend, TimerEntry,
-    Timers,
+    Appended, Backend, Blobs, CallQueue, Delivery, Inbox, InboxKind, InboxMessage, Inspection,
+    Inspections, JournalAppend, Lease, LeaseRecord, Leases, Register, Registers, RunHead, RunLog,
+    SharedBackend, TimerEntry, Timers,
 };

@@ -6,20 +6,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use leasehold_json::Digest;
 use leasehold_protocol::{
-    ApprovalId, ChainKey, ChainMessage, ClientId, Hint, JournalSubject, NoteMessage, OperatorId,
-    RunId, Seq, SessionId, StoredCommit, Writer,
+    ApprovalId, ChainKey, ChainMessage, ClientId, Hint, InspectAnswer, JournalSubject, NoteMessage,
+    OperatorId, RunId, Seq, SessionId, StoredCommit, WorkerId, Writer,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{AppendError, StoreError, SubmitError};
 
 /// A whole backend. Cheap to share; every part is the same store.
 pub trait Backend:
-    RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static
+    RunLog + Registers + CallQueue + Inspections + Inbox + Leases + Timers + Blobs + 'static
 {
 }
-impl<T: RunLog + Registers + CallQueue + Inbox + Leases + Timers + Blobs + Send + Sync + 'static>
-    Backend for T
+impl<T> Backend for T where
+    T: RunLog + Registers + CallQueue + Inspections + Inbox + Leases + Timers + Blobs + 'static
 {
 }
 
@@ -125,15 +125,32 @@ pub struct Delivery {
 /// Calls waiting for workers, by tool.
 #[async_trait]
 pub trait CallQueue: Send + Sync {
-    /// The next call of one of these tools; waits until there is one. Oldest first. A call handed out is not handed out again by this
-    /// process until it is naked; a new process is handed every call that was never acknowledged.
+    /// The next call of one of these tools; waits until there is one. Oldest first within a shard. A call that nobody acknowledges is
+    /// handed out again: to a new process, and by a store with many workers also to whoever asks once its time for an answer has passed.
     async fn next_call(&self, tools: &[String]) -> Result<Delivery, StoreError>;
     /// The call needs no more deliveries. Losing this is harmless.
-    async fn ack_call(&self, seq: Seq) -> Result<(), StoreError>;
+    async fn ack_call(&self, chain: &ChainKey, seq: Seq) -> Result<(), StoreError>;
     /// Hand the call out again.
-    async fn nak_call(&self, seq: Seq) -> Result<(), StoreError>;
-    /// Unacknowledged calls per tool, handed out or not.
-    async fn waiting_calls(&self) -> Result<Vec<(String, usize)>, StoreError>;
+    async fn nak_call(&self, chain: &ChainKey, seq: Seq) -> Result<(), StoreError>;
+}
+
+/// A question to a worker about one of its attempts.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The attempt.
+    pub chain: ChainKey,
+    /// Where the answer goes. Dropped: nobody answers.
+    pub answer: oneshot::Sender<InspectAnswer>,
+}
+
+/// Questions of a run's owner to the worker that claimed. The answer is only read for [`InspectAnswer::Running`]: whatever else is known
+/// is written to registers and notes before it is given.
+#[async_trait]
+pub trait Inspections: Send + Sync {
+    /// Asks whoever holds the worker's logbook. Nobody there, or no answer in time, is [`InspectAnswer::NoAnswer`], never an error.
+    async fn inspect(&self, chain: &ChainKey, worker: &WorkerId) -> InspectAnswer;
+    /// What this worker is asked from now on by other processes. Unbounded: its reader forwards at once.
+    fn inspections(&self, worker: &WorkerId) -> mpsc::UnboundedReceiver<Inspection>;
 }
 
 /// What an inbox message is.
@@ -165,12 +182,21 @@ pub struct InboxMessage {
 pub trait Inbox: Send + Sync {
     /// Stores the message if nothing stands at its subject. The same bytes again: the position of the first. Durable once `Ok`.
     async fn put(&self, run: &RunId, kind: InboxKind, body: Bytes) -> Result<Seq, SubmitError>;
-    /// The next message that was not acknowledged; waits until there is one. Not handed out again by this process until naked.
+    /// The next message that was not acknowledged, or that another node forwarded; waits until there is one. Not handed out again by
+    /// this process until naked, or until its time for an answer has passed.
     async fn next_message(&self) -> Result<InboxMessage, StoreError>;
     /// A commit of the run names the message, or the run has ended: it needs no more deliveries.
-    async fn ack_message(&self, seq: Seq) -> Result<(), StoreError>;
+    async fn ack_message(&self, run: &RunId, seq: Seq) -> Result<(), StoreError>;
     /// Hand the message out again, not before `delay` has passed.
-    async fn nak_message(&self, seq: Seq, delay: std::time::Duration) -> Result<(), StoreError>;
+    async fn nak_message(
+        &self,
+        run: &RunId,
+        seq: Seq,
+        delay: std::time::Duration,
+    ) -> Result<(), StoreError>;
+    /// Hands the message to the node that holds its run, at most once, possibly in vain: a message that no commit names in time is handed
+    /// out again. An error: there is no way to that node, put the message back.
+    async fn forward(&self, holder: &SessionId, message: &InboxMessage) -> Result<(), StoreError>;
     /// The submission of a run, whoever sent it, acknowledged or not.
     async fn submission(&self, run: &RunId) -> Result<Option<InboxMessage>, StoreError>;
 }
@@ -207,6 +233,8 @@ pub trait Leases: Send + Sync {
     ) -> Result<Seq, AppendError>;
     /// Whether the session that holds a lease is still alive, as far as the store can say. Embedded: only this process's session is.
     async fn session_alive(&self, session: &SessionId) -> Result<bool, StoreError>;
+    /// Runs whose lease was held by a session that has just died, at most once, possibly never: a hint that spares waiting for the sweep.
+    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId>;
 }
 
 /// A durable timer.

@@ -43,7 +43,7 @@ async fn add(store: &EmbeddedStore, run: RunId) -> anyhow::Result<()> {
     let submit = InboxKind::Submit(ClientId::new("bench")?);
     let seq = store.put(&run, submit, body.clone()).await;
     let seq = seq.map_err(|error| anyhow!("{error:?}"))?;
-    store.ack_message(seq).await?;
+    store.ack_message(&run, seq).await?;
     let mut expected = Seq::NONE;
     for subject in [JournalSubject::Open, JournalSubject::End] {
         let write = JournalAppend {

@@ -1,5 +1,7 @@
 //! `leasehold status`: who serves the folder, and which calls wait for a worker.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::Context;
@@ -12,8 +14,8 @@ use crate::socket::wire::Hello;
 struct Status {
     #[serde(flatten)]
     hello: Hello,
-    /// Calls that no worker has finished, `[tool, count]` each.
-    waiting_calls: Vec<(String, usize)>,
+    /// How many calls wait or run, per tool.
+    waiting_calls: BTreeMap<String, usize>,
 }
 
 pub(crate) async fn run(context: Context<'_>) -> Result<Exit, Failure> {

@@ -2,6 +2,7 @@
 //!
 //! Every answer that is `Ok` is what the runtime said. Whoever needs to submit and to watch at once opens two connections.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -141,8 +142,8 @@ impl Client {
         self.ask(&Request::Material { run: run.clone() }).await
     }
 
-    /// Calls that no worker has finished, per tool.
-    pub(crate) async fn waiting(&mut self) -> Result<Vec<(String, usize)>, ClientError> {
+    /// How many calls wait or run, per tool.
+    pub(crate) async fn waiting(&mut self) -> Result<BTreeMap<String, usize>, ClientError> {
         self.ask(&Request::Waiting).await
     }
 

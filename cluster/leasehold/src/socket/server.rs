@@ -1,5 +1,6 @@
 //! The server's side: accepts connections of its own user, answers requests from the runtime.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use leasehold_actors::{Answer, CommandError, Progress, ReadError, Runtime, SubmitRefusal};
+use leasehold_actors::{Answer, CommandError, Progress, Runtime, SubmitRefusal};
 use leasehold_embedded::{DumpError, EmbeddedStore, SledLogbook};
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::RunId;
-use leasehold_store::StoreError;
+use leasehold_store::{RunLog as _, StoreError};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
@@ -25,7 +26,7 @@ use super::wire::{
     Answered, Happening, Hello, MAX_REQUEST, Receipt, Refusal, RefusalCode, Reply, Request,
 };
 use crate::material::{Material, all_runs};
-use crate::view::{RunSummary, RunView, questions};
+use crate::view::{IN_FLIGHT, RunSummary, RunView, open_steps, questions};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -190,12 +191,7 @@ async fn answer(
             })
             .await
         }
-        Request::Waiting => {
-            finish(lines, async {
-                desk.runtime.waiting_calls().await.map_err(of_read)
-            })
-            .await
-        }
+        Request::Waiting => finish(lines, waiting_calls(desk)).await,
         Request::Watch { run } => watch(lines, desk, run, stop).await,
         Request::Dump => dump(lines, desk).await,
     }
@@ -252,6 +248,24 @@ async fn open_questions(desk: &Desk) -> Result<Vec<crate::view::QuestionView>, R
         open.extend(asked.filter(|question| question.is_open()));
     }
     Ok(open)
+}
+
+/// Calls that were dispatched and are not settled, per tool.
+async fn waiting_calls(desk: &Desk) -> Result<BTreeMap<String, usize>, Refusal> {
+    let mut waiting = BTreeMap::new();
+    for head in desk.store.open_runs().await.map_err(of_store)? {
+        let journal = Material::journal(&desk.store, &head.run);
+        let state = journal
+            .await
+            .map_err(of_store)?
+            .and_then(|read| read.state().ok());
+        for step in state.iter().flat_map(open_steps) {
+            if step.phase == IN_FLIGHT {
+                *waiting.entry(step.tool).or_default() += 1;
+            }
+        }
+    }
+    Ok(waiting)
 }
 
 async fn watch(
@@ -371,10 +385,6 @@ fn of_command(error: CommandError) -> Refusal {
         CommandError::Read(_) => RefusalCode::Store,
     };
     Refusal::new(code, error)
-}
-
-fn of_read(error: ReadError) -> Refusal {
-    Refusal::new(RefusalCode::Store, error)
 }
 
 fn of_store(error: StoreError) -> Refusal {

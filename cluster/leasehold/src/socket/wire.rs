@@ -36,7 +36,7 @@ pub(crate) enum Request {
     Material { run: RunId },
     /// Answer: [`Happening`]s for as long as the connection stands; the first is `subscribed`.
     Watch { run: Option<RunId> },
-    /// Answer: calls that no worker has finished, `[tool, count]` each.
+    /// Answer: how many calls wait or run, per tool.
     Waiting,
     /// Answer: the lines of a raw dump, one item each.
     Dump,

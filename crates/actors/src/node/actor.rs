@@ -354,7 +354,7 @@ impl NodeState {
         for mail in bag.all().into_iter().filter_map(|seq| bag.take(seq)) {
             let shared = self.shared.clone();
             self.shared.tasks.spawn(async move {
-                if let Err(error) = shared.store.ack_message(mail.message.seq).await {
+                if let Err(error) = shared.store.ack_message(&mail.message.run, mail.message.seq).await {
                     tracing::debug!(%error, "an inbox message was not acknowledged; it will come again");
                 }
             });
@@ -368,7 +368,7 @@ impl NodeState {
                 jittered(NAK_WAIT, self.shared.ids.bits()),
             );
             self.shared.tasks.spawn(async move {
-                if let Err(error) = shared.store.nak_message(mail.message.seq, wait).await {
+                if let Err(error) = shared.store.nak_message(&mail.message.run, mail.message.seq, wait).await {
                     tracing::debug!(%error, "an inbox message was not put back; the next life of this process gets it");
                 }
             });

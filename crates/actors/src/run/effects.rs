@@ -207,7 +207,7 @@ pub(super) fn acknowledge(run: &Run, inbox: Seq) {
     drop(run.args.bag.take(inbox));
     run.args.shared.tasks.spawn(async move {
         shared.reach(Point::R10, &id, None).await;
-        if let Err(error) = shared.store.ack_message(inbox).await {
+        if let Err(error) = shared.store.ack_message(&id, inbox).await {
             tracing::debug!(%inbox, %error, "an inbox message was not acknowledged; it will come again");
         }
     });

@@ -233,7 +233,7 @@ async fn published(shared: Arc<Shared>, chain: ChainKey) {
 
 async fn acknowledge(shared: Arc<Shared>, chain: ChainKey, seq: Seq) {
     shared.reach(Point::W10, &chain.run, Some(&chain)).await;
-    if let Err(error) = shared.store.ack_call(seq).await {
+    if let Err(error) = shared.store.ack_call(&chain, seq).await {
         tracing::debug!(%chain, %error, "a call was not acknowledged; it comes again and is found over");
     }
 }

@@ -180,10 +180,6 @@ pub async fn chains_that_differ_in_one_name_are_apart(rig: &dyn Rig) {
             attempt: "11".parse().unwrap(),
             ..base.clone()
         },
-        ChainKey {
-            origin: session("origin2"),
-            ..base.clone()
-        },
     ];
     for (n, chain) in chains.iter().enumerate() {
         let call = dispatch(&*store, chain, &format!("call {n}")).await;

@@ -1,0 +1,129 @@
+//! Leases in their bucket: which node should drive a run. A released lease leaves a mark behind, so that its revision cannot be used again
+//! by somebody who read it earlier.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use leasehold_json::AcceptedJson;
+use leasehold_protocol::{RunId, Seq, SessionId};
+use leasehold_store::{AppendError, Lease, LeaseRecord, Leases, StoreError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::error::Unstored;
+use crate::store::NatsStore;
+use crate::streams::{LEASES, MARKER_TTL};
+use crate::wire::{Stored, TTL, expecting_own};
+
+/// How a bucket marks a key that was deleted.
+pub(crate) const OPERATION: &str = "KV-Operation";
+/// See [`OPERATION`].
+pub(crate) const DELETED: &str = "DEL";
+
+/// A lease as it lies in the bucket.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    v: u32,
+    session: SessionId,
+    epoch: u64,
+}
+
+fn key(run: &RunId) -> String {
+    format!("$KV.LH_LEASES.{}", run.token())
+}
+
+/// A value that was deleted by somebody, or by the server when its time had come.
+pub(crate) fn is_mark(stored: &Stored) -> bool {
+    stored.header(OPERATION).is_some() || stored.header("Nats-Marker-Reason").is_some()
+}
+
+fn record(stored: &Stored) -> Result<Option<LeaseRecord>, StoreError> {
+    if is_mark(stored) {
+        return Ok(None);
+    }
+    let damaged = |detail: String| StoreError::Damaged {
+        what: format!("lease {}", stored.subject),
+        detail,
+    };
+    let json = AcceptedJson::check(&stored.payload).map_err(|error| damaged(error.to_string()))?;
+    let body: Body = json.parse().map_err(|error| damaged(error.to_string()))?;
+    Ok(Some(LeaseRecord {
+        session: body.session,
+        epoch: body.epoch,
+    }))
+}
+
+impl NatsStore {
+    /// The runs whose leases this session holds, as the bucket says now.
+    pub(crate) async fn held_by(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        let leases = self
+            .wire()
+            .read(LEASES, "$KV.LH_LEASES.>", Seq::NONE)
+            .await?;
+        let mut runs = Vec::new();
+        for lease in &leases {
+            // One that cannot be read is found by whoever wants that run.
+            let Ok(Some(record)) = record(lease) else {
+                continue;
+            };
+            let token = lease.subject.rsplit('.').next().unwrap_or_default();
+            let run = leasehold_tools::from_subject_token(token).ok();
+            let run = run.and_then(|run| RunId::new(run).ok());
+            runs.extend(run.filter(|_| record.session == *session));
+        }
+        Ok(runs)
+    }
+}
+
+#[async_trait]
+impl Leases for NatsStore {
+    async fn lease(&self, run: &RunId) -> Result<Lease, StoreError> {
+        let last = self.wire().last(LEASES, &key(run)).await?;
+        let Some(stored) = last else {
+            return Ok(Lease {
+                revision: Seq::NONE,
+                record: None,
+            });
+        };
+        Ok(Lease {
+            revision: stored.seq,
+            record: record(&stored)?,
+        })
+    }
+
+    async fn put_lease(
+        &self,
+        run: &RunId,
+        expected: Seq,
+        record: Option<LeaseRecord>,
+    ) -> Result<Seq, AppendError> {
+        let mut headers = expecting_own(expected);
+        let body = match record {
+            Some(record) => {
+                let body = Body {
+                    v: leasehold_protocol::WIRE_VERSION,
+                    session: record.session,
+                    epoch: record.epoch,
+                };
+                let json = AcceptedJson::from_serialize(&body);
+                let json = json.map_err(|error| AppendError::Never(error.to_string()))?;
+                Bytes::copy_from_slice(json.as_bytes())
+            }
+            None => {
+                headers.insert(OPERATION, DELETED);
+                headers.insert(TTL, format!("{}s", MARKER_TTL.as_secs()));
+                Bytes::new()
+            }
+        };
+        let stored = self.wire().publish(key(run), headers, body).await;
+        stored.map_err(|error: Unstored| error.append(expected))
+    }
+
+    async fn session_alive(&self, session: &SessionId) -> Result<bool, StoreError> {
+        self.judge(session).await
+    }
+
+    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId> {
+        self.watch_deaths()
+    }
+}

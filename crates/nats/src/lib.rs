@@ -1,0 +1,35 @@
+//! The JetStream backend: the store's traits on streams and buckets, many nodes, many workers.
+//!
+//! * [`NatsStore`] is the store. What is *stored*, *definitely not stored* and *unknown* follows from the server's answers alone (see
+//!   `error`); nothing is believed without an acknowledgement.
+//! * [`Session`] is a process's life, and the [`SessionAuthority`] that follows from it.
+//! * [`Target`] says where the servers are and who we are to them.
+//!
+//! It is the only crate that names `async-nats`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod blobs;
+mod connect;
+mod deaths;
+mod error;
+mod feed;
+mod inbox;
+mod leases;
+mod names;
+mod queue;
+mod registers;
+mod runlog;
+mod session;
+mod store;
+mod streams;
+mod timers;
+mod wire;
+
+pub use connect::{StartError, Target};
+pub use names::Shard;
+pub use session::{
+    DEFAULT_TTL, Record, Role, SHORTEST_TTL, Session, SessionAuthority, SessionOptions,
+};
+pub use store::{ACK_WAIT, DEFAULT_DOMAIN, NatsStore, Options};
+pub use streams::Shape;
