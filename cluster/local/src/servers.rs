@@ -201,7 +201,8 @@ impl NatsServers {
     }
 
     /// Waits until every server that runs says of itself that it is well: JetStream is ready, it has a leader, and its streams and
-    /// consumers have caught up. Just after a kill that may be what they believed before: the others notice a lost leader after seconds.
+    /// consumers have caught up. It is what each of them believes: just after a kill or a restart a stream may be without a leader all the
+    /// same, and a request in that time is lost, so ask again.
     ///
     /// # Errors
     /// [`LocalError::NotReady`] with what a server answered last; [`LocalError::Ended`]; [`LocalError::Dead`]: none runs.

@@ -67,20 +67,17 @@ async fn three_servers_elect_and_when_the_leader_is_killed_they_elect_again() {
 
     servers.kill(leader).await.unwrap();
     servers.ready().await.unwrap();
-    let other = leader % 3 + 1;
-    let stored = until_stored(&servers.url(other).unwrap(), "THREE.a").await;
+    let other = servers.url(leader % 3 + 1).unwrap();
+    let stored = until_answered(async || request(&other, "THREE.a", "x").await).await;
     assert!(stored.contains("\"seq\":"), "{stored}");
     let next = servers.meta_leader().await.unwrap();
     assert_ne!(next, Some(leader));
 
     servers.restart(leader).await.unwrap();
     servers.ready().await.unwrap();
-    assert!(
-        messages(&servers.url(leader).unwrap(), "THREE")
-            .await
-            .unwrap()
-            >= 1
-    );
+    let url = servers.url(leader).unwrap();
+    let before = until_answered(async || messages(&url, "THREE").await).await;
+    assert!(before >= 1, "{before}");
 
     for n in 1..=3 {
         servers.kill(n).await.unwrap();
@@ -90,21 +87,23 @@ async fn three_servers_elect_and_when_the_leader_is_killed_they_elect_again() {
         servers.restart(n).await.unwrap();
     }
     servers.ready().await.unwrap();
-    assert!(messages(&servers.url(1).unwrap(), "THREE").await.unwrap() >= 1);
+    let after = until_answered(async || messages(&url, "THREE").await).await;
+    assert!(after >= before, "{after} of {before}");
 }
 
-/// The stream's own leader may have been the killed server: until it has another, which takes seconds, nobody answers a publish.
-async fn until_stored(url: &str, subject: &str) -> String {
-    let stored = async {
+/// Asks until there is an answer: a stream that has just lost its leader answers nobody for seconds, and a request in that time is lost.
+async fn until_answered<T>(ask: impl AsyncFn() -> Result<T, String>) -> T {
+    let answered = async {
         loop {
-            match request(url, subject, "x").await {
-                Ok(answer) => return answer,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            let asked = tokio::time::timeout(Duration::from_secs(1), ask()).await;
+            if let Ok(Ok(answer)) = asked {
+                return answer;
             }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let stored = tokio::time::timeout(Duration::from_secs(60), stored).await;
-    stored.unwrap()
+    let answered = tokio::time::timeout(Duration::from_secs(60), answered).await;
+    answered.unwrap()
 }
 
 #[tokio::test]
