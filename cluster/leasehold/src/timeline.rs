@@ -144,8 +144,9 @@ fn of_event(event: &Event, commit: &Commit) -> String {
             expires_at,
         } => {
             let until = expires_at.map(|at| format!(", until {}", utc(at)));
+            let about = step.map_or("the run".to_owned(), |step| format!("step {step}"));
             format!(
-                "step {step}: question {approval} to an operator: {} (hash {hash}{})",
+                "{about}: question {approval} to an operator: {} (hash {hash}{})",
                 of_question(question),
                 until.unwrap_or_default()
             )

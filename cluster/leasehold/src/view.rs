@@ -96,7 +96,9 @@ pub(crate) struct AttemptView {
 pub(crate) struct QuestionView {
     pub(crate) run: RunId,
     pub(crate) approval: ApprovalId,
-    pub(crate) step: StepId,
+    /// Absent of a question about the run itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) step: Option<StepId>,
     pub(crate) hash: Digest,
     pub(crate) question: Question,
     pub(crate) tool: String,
@@ -241,7 +243,7 @@ pub(crate) fn questions(state: &RunState) -> Vec<QuestionView> {
 
 impl QuestionView {
     fn of(state: &RunState, id: &ApprovalId, approval: &Approval) -> Self {
-        let step = state.step(approval.step);
+        let step = approval.step.and_then(|id| state.step(id));
         let accepted = step.and_then(|step| step.accepted.as_ref());
         let (name, decided) = match &approval.state {
             ApprovalState::Open => ("open", None),

@@ -13,11 +13,13 @@ use crate::wire::Question;
 /// What the hash covers.
 pub(crate) struct Bound<'a> {
     pub(crate) run: &'a RunId,
-    pub(crate) step: StepId,
+    /// Absent of a question about the run itself.
+    pub(crate) step: Option<StepId>,
     pub(crate) question: &'a Question,
-    /// The whole specification as registered now; absent if the tool is gone.
+    /// The whole specification as registered now; absent if the tool is gone, or if there is no step.
     pub(crate) spec: Option<&'a ToolSpec>,
-    pub(crate) arguments: &'a AcceptedJson,
+    /// Absent if there is no step.
+    pub(crate) arguments: Option<&'a AcceptedJson>,
     /// The position of the attempt's call, of a question about an attempt.
     pub(crate) call: Option<Seq>,
 }
@@ -26,7 +28,12 @@ pub(crate) struct Bound<'a> {
 pub(crate) fn hash(bound: &Bound<'_>) -> Digest {
     // Keys in canonical order; every part in canonical form: together the canonical form of the whole.
     let parts = [
-        ("arguments", bound.arguments.canonical()),
+        (
+            "arguments",
+            bound
+                .arguments
+                .map_or_else(|| "null".to_owned(), AcceptedJson::canonical),
+        ),
         ("call", canonical(&bound.call)),
         ("question", canonical_question(bound.question)),
         ("run", canonical(&bound.run)),
@@ -84,10 +91,10 @@ mod tests {
         };
         hash(&Bound {
             run: &RunId::new(run).unwrap(),
-            step: step.parse().unwrap(),
+            step: Some(step.parse().unwrap()),
             question: &question,
             spec: Some(&spec),
-            arguments: &AcceptedJson::check(arguments.as_bytes()).unwrap(),
+            arguments: Some(&AcceptedJson::check(arguments.as_bytes()).unwrap()),
             call: None,
         })
     }

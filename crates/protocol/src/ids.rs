@@ -113,7 +113,7 @@ text_id!(
     /// Names one commit: derived from session, epoch and number, so that an owner knows its own after a lost acknowledgement.
     CommitId, "commit id");
 text_id!(
-    /// Names one question to an operator: derived from its step and a count.
+    /// Names one question to an operator: derived from what it is about and a count.
     ApprovalId, "approval id");
 
 impl CommitId {
@@ -130,8 +130,12 @@ impl OperatorId {
 }
 
 impl ApprovalId {
-    pub(crate) fn derive(step: StepId, count: u32) -> Self {
-        Self(format!("{step}.{count}").into())
+    /// The question of this number about the step or, without one, about the run.
+    pub(crate) fn derive(step: Option<StepId>, count: u32) -> Self {
+        Self(match step {
+            Some(step) => format!("{step}.{count}").into(),
+            None => format!("run.{count}").into(),
+        })
     }
 }
 

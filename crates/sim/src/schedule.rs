@@ -44,6 +44,7 @@ pub struct Tally {
     pub crashes: u64,
     pub takeovers: u64,
     pub fenced: u64,
+    pub held: u64,
     pub orphans: u64,
     pub lost_acks: u64,
     pub late_writes: u64,
@@ -66,6 +67,7 @@ impl Tally {
         self.crashes += other.crashes;
         self.takeovers += other.takeovers;
         self.fenced += other.fenced;
+        self.held += other.held;
         self.orphans += other.orphans;
         self.lost_acks += other.lost_acks;
         self.late_writes += other.late_writes;

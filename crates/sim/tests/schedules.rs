@@ -54,6 +54,7 @@ fn every_invariant_holds_in_ten_thousand_schedules() {
         for (what, count) in [
             ("takeovers", tally.takeovers),
             ("fenced", tally.fenced),
+            ("held", tally.held),
             ("late writes", tally.late_writes),
             ("redeliveries", tally.redeliveries),
             ("lost logbooks", tally.lost_logbooks),

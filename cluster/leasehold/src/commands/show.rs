@@ -110,7 +110,9 @@ pub(super) fn tell_question(question: &QuestionView, tools: &KnownTools) -> Resu
     let spec = tools.get(&question.tool);
     field("question", question.approval.as_str())?;
     field("run", question.run.as_str())?;
-    field("step", &question.step.to_string())?;
+    if let Some(step) = question.step {
+        field("step", &step.to_string())?;
+    }
     match &question.question {
         Question::Approve {
             approval_kind,
@@ -137,14 +139,16 @@ pub(super) fn tell_question(question: &QuestionView, tools: &KnownTools) -> Resu
             field("evidence", fact)?;
         }
     }
-    field("tool", &question.tool)?;
-    let class = spec.map(|spec| spec.side_effect.as_str());
-    field(
-        "class",
-        class.unwrap_or("unknown: nobody registered this tool here"),
-    )?;
-    let arguments = question.arguments.as_ref().map(|json| json.as_str());
-    field("arguments", arguments.unwrap_or_default())?;
+    if question.step.is_some() {
+        field("tool", &question.tool)?;
+        let class = spec.map(|spec| spec.side_effect.as_str());
+        field(
+            "class",
+            class.unwrap_or("unknown: nobody registered this tool here"),
+        )?;
+        let arguments = question.arguments.as_ref().map(|json| json.as_str());
+        field("arguments", arguments.unwrap_or_default())?;
+    }
     if let Some(at) = question.expires_at {
         field("until", &say::utc(at))?;
     }

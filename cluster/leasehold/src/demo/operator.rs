@@ -286,7 +286,10 @@ impl Operator {
 /// Whether the call has had its effect, by the service's own books.
 fn look_it_up(books: &Path, question: &QuestionView) -> anyhow::Result<Option<Decision>> {
     let books = Books::open(books)?;
-    let (run, step) = (question.run.as_str(), question.step.to_string());
+    let run = question.run.as_str();
+    let Some(step) = question.step.map(|step| step.to_string()) else {
+        return Ok(None);
+    };
     // The clock first: whatever is not in the books afterwards was not there at that moment.
     let now = SystemClock.now().wall;
     let deadline = books.deadline(run, &step)?.unwrap_or(i64::MIN);

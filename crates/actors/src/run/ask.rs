@@ -28,7 +28,8 @@ const PROBE_WAIT: Duration = Duration::from_secs(10);
 const HOOK_WAIT: Duration = Duration::from_secs(30);
 /// How long a worker may take to settle what it is asked about. Beyond it the ladder goes on as if nobody had answered.
 const INSPECT_WAIT: Duration = Duration::from_secs(5);
-/// Longest decision in bytes. It stands verbatim in a commit; a commit has to fit every backend's largest message.
+/// Longest decision, of an agent or of a hook, in bytes. It stands verbatim in a commit; a commit has to fit every backend's largest
+/// message.
 const MAX_DECISION: usize = 256 * 1024;
 
 /// Asks whoever holds the logbook of a claim.
@@ -105,7 +106,14 @@ pub(super) async fn hook(shared: Arc<Shared>, run: RunId) -> RunMsg {
     let answer = match &shared.hook {
         None => HookAnswer::Continue,
         Some(hook) => match timeout(HOOK_WAIT, caught(hook.taken_over(&run))).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => match recorded(&answer) {
+                bytes if bytes > MAX_DECISION => HookAnswer::Error {
+                    error: format!(
+                        "the takeover hook's answer has {bytes} bytes; at most {MAX_DECISION} are recorded"
+                    ),
+                },
+                _ => answer,
+            },
             Ok(Err(panic)) => HookAnswer::Error {
                 error: format!("the takeover hook panicked: {panic}"),
             },
@@ -118,6 +126,21 @@ pub(super) async fn hook(shared: Arc<Shared>, run: RunId) -> RunMsg {
         },
     };
     RunMsg::input(Input::HookAnswered(answer))
+}
+
+/// How many bytes of a hook's answer go into the journal.
+fn recorded(answer: &HookAnswer) -> usize {
+    match answer {
+        HookAnswer::Continue => 0,
+        HookAnswer::Completed { result } => result.as_bytes().len(),
+        HookAnswer::Waiting {
+            approval_kind,
+            capability,
+            presentation,
+        } => approval_kind.len() + capability.len() + presentation.as_bytes().len(),
+        HookAnswer::Conflict { detail } => detail.len(),
+        HookAnswer::Error { error } => error.len(),
+    }
 }
 
 pub(super) async fn probe(shared: Arc<Shared>, request: ProbeRequest) -> RunMsg {

@@ -12,5 +12,6 @@ mod crashes;
 mod faults;
 mod lives;
 mod runs;
+mod takeover;
 mod tools;
 mod world;

@@ -226,11 +226,7 @@ impl RunMachine {
                 }
             }
             JournalSubject::Open | JournalSubject::Own => {
-                self.owned = true;
-                self.take_over();
-                if self.hook_due {
-                    self.out.push(Effect::AskHook);
-                }
+                self.changed_hands();
             }
             JournalSubject::Note | JournalSubject::End => {}
         }

@@ -5,9 +5,9 @@ use leasehold_json::{AcceptedJson, Digest, DigestBuilder};
 use super::RunMachine;
 use super::io::{Effect, PolicyRequest};
 use super::observe::own;
-use crate::approval::{self, Bound};
-use crate::ids::{ApprovalId, Attempt, ChainKey, StepId};
-use crate::state::{Accepted, ApprovalState, Phase, Step};
+use super::question::Grant;
+use crate::ids::{Attempt, ChainKey, StepId};
+use crate::state::{Accepted, Phase, Step};
 use crate::wire::{
     Basis, Body, CallEnvelope, Decision, Event, Finding, JournalSubject, ObservationKind, Question,
     Reason, Verdict, WIRE_VERSION,
@@ -314,106 +314,21 @@ impl RunMachine {
         timeout_ms: u64,
         question: Question,
     ) -> Result<(), String> {
-        let hash = self.question_hash(due.step, &due.tool, &arguments, &question, None);
         if matches!(due.basis, Basis::RunAgain { .. } | Basis::Continue { .. }) {
             // The operator's word on this very attempt is the approval.
             return self.dispatch(due, arguments, spec, timeout_ms);
         }
-        let grant = self
+        let call = Some((due.tool.as_str(), &arguments));
+        let hash = self.question_hash(Some(due.step), call, &question, None);
+        let granted = self
             .state
             .step(due.step)
             .and_then(|step| step.grant.clone());
-        let granted =
-            grant.and_then(|id| self.state.approvals.get(&id).map(|approval| (id, approval)));
-        if let Some((id, approval)) = granted
-            && approval.hash == hash
-            && let ApprovalState::Decided {
-                decision: Decision::Approve,
-                at,
-                ..
-            } = &approval.state
-        {
-            let ttl = self
-                .state
-                .opened
-                .as_ref()
-                .map_or(0, |opened| opened.limits.grant_ttl_ms);
-            let age = u64::try_from(self.now.wall.saturating_sub(*at)).unwrap_or(0);
-            if ttl > 0 && age > ttl {
-                self.draft(Event::Expired {
-                    approval: id.clone(),
-                })?;
-                return self.expired(
-                    due.step,
-                    format!("the grant {id} was not used within {ttl} ms"),
-                );
-            }
-            return self.dispatch(due, arguments, spec, timeout_ms);
+        match self.grant(granted, hash)? {
+            Grant::Covers => self.dispatch(due, arguments, spec, timeout_ms),
+            Grant::Expired => Ok(()),
+            Grant::Missing => self.ask(Some(due.step), question, hash),
         }
-        self.ask(due.step, question, hash)
-    }
-
-    /// Asks an operator. Told to nobody before it is durable.
-    pub(super) fn ask(
-        &mut self,
-        id: StepId,
-        question: Question,
-        hash: Digest,
-    ) -> Result<(), String> {
-        let count = self
-            .state
-            .step(id)
-            .map_or(0, |step| step.questions)
-            .saturating_add(1);
-        let approval = ApprovalId::derive(id, count);
-        let ttl = self
-            .state
-            .opened
-            .as_ref()
-            .map_or(0, |opened| opened.limits.approval_ttl_ms);
-        // S38: a question about an effect that may have happened never expires.
-        let expires = matches!(question, Question::Approve { .. }) && ttl > 0;
-        let expires_at = expires.then(|| {
-            self.now
-                .wall
-                .saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX))
-        });
-        self.draft(Event::Requested {
-            approval,
-            step: id,
-            hash,
-            question,
-            expires_at,
-        })?;
-        self.force();
-        if expires_at.is_none()
-            && self.letters.is_empty()
-            && self.state.waits_for_operator()
-            && self.state.open_questions().count() == 1
-        {
-            // Nothing else can happen and no timer is needed: asking and parking are one commit.
-            self.draft(Event::Parked { wake_at: None })?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn question_hash(
-        &self,
-        step: StepId,
-        tool: &str,
-        arguments: &AcceptedJson,
-        question: &Question,
-        call: Option<crate::ids::Seq>,
-    ) -> Digest {
-        let spec = self.tool(tool).map(|tool| tool.spec());
-        approval::hash(&Bound {
-            run: &self.state.run,
-            step,
-            question,
-            spec,
-            arguments,
-            call,
-        })
     }
 
     fn dispatch(

@@ -1,7 +1,7 @@
 //! How a run ends: nothing more is dispatched, what nobody claimed is revoked, what is claimed is waited for, then one last commit.
 
 use super::RunMachine;
-use super::io::{Effect, HookAnswer};
+use super::io::Effect;
 use super::observe::own;
 use crate::ids::{Attempt, StepId};
 use crate::state::{FoundAt, Phase, Step};
@@ -107,25 +107,6 @@ impl RunMachine {
             attempt: latest.attempt,
             fate,
         })
-    }
-
-    pub(super) fn hook_answered(&mut self, answer: HookAnswer) -> Result<(), String> {
-        if !self.hook_due {
-            return Ok(());
-        }
-        self.hook_due = false;
-        match answer {
-            HookAnswer::Continue => Ok(()),
-            HookAnswer::Completed { result } => {
-                self.begin_ending(Reason::GoalCompleted, None, Some(Payload::Json(result)))
-            }
-            HookAnswer::Conflict { detail } => {
-                self.begin_ending(Reason::ReconcileConflict, Some(detail), None)
-            }
-            HookAnswer::Error { error } => {
-                self.begin_ending(Reason::InternalError, Some(error), None)
-            }
-        }
     }
 
     /// Lets go of a run that only operators or time can move: timers first, then the commit, then the lease.

@@ -2,7 +2,7 @@
 
 use super::RunMachine;
 use super::io::Effect;
-use crate::ids::Seq;
+use crate::ids::{Seq, StepId};
 use crate::state::ApprovalState;
 use crate::wire::{
     Body, CancelRequest, DecideRequest, Decision, Event, InboxAnswer, Question, Reason,
@@ -107,13 +107,25 @@ impl RunMachine {
             note: request.note,
             inbox,
         })?;
-        self.judgements.remove(&step);
-        if asked && rejected {
-            let text = format!("{by} rejected the call");
-            self.finish_denied(step, &text)?;
-            self.begin_ending(Reason::ApprovalRejected, Some(text), None)?;
+        match step {
+            Some(step) => {
+                self.judgements.remove(&step);
+                if asked && rejected {
+                    let text = format!("{by} rejected the call");
+                    self.finish_denied(step, &text)?;
+                    self.begin_ending(Reason::ApprovalRejected, Some(text), None)?;
+                }
+                Ok(())
+            }
+            None if rejected => {
+                let text = format!("{by} does not let the run go on");
+                self.begin_ending(Reason::ApprovalRejected, Some(text), None)
+            }
+            None => {
+                self.take_over();
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     fn answer(&mut self, inbox: Seq, answer: InboxAnswer) -> Result<(), String> {
@@ -130,21 +142,22 @@ impl RunMachine {
             .state
             .open_questions()
             .find(|(_, approval)| approval.expires_at.is_some_and(|at| at <= now));
-        let Some((id, approval)) = overdue.map(|(id, approval)| (id.clone(), approval.step)) else {
+        let Some((id, step)) = overdue.map(|(id, approval)| (id.clone(), approval.step)) else {
             return Ok(());
         };
         self.draft(Event::Expired {
             approval: id.clone(),
         })?;
-        self.expired(approval, format!("nobody answered {id} in time"))
+        self.expired(step, format!("nobody answered {id} in time"))
     }
 
-    pub(super) fn expired(&mut self, step: crate::ids::StepId, text: String) -> Result<(), String> {
-        let before_any_attempt = self
-            .state
-            .step(step)
-            .is_some_and(|step| step.attempts.is_empty());
-        if before_any_attempt {
+    pub(super) fn expired(&mut self, step: Option<StepId>, text: String) -> Result<(), String> {
+        let before_any_attempt = |id: &StepId| {
+            self.state
+                .step(*id)
+                .is_some_and(|step| step.attempts.is_empty())
+        };
+        if let Some(step) = step.filter(before_any_attempt) {
             self.finish_denied(step, &text)?;
         }
         self.begin_ending(Reason::ApprovalExpired, Some(text), None)

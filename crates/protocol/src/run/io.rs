@@ -194,6 +194,15 @@ pub enum HookAnswer {
         /// The result.
         result: AcceptedJson,
     },
+    /// The run waits until an operator lets it go on; rejected or not answered in time, it ends.
+    Waiting {
+        /// Machine code of the kind of approval.
+        approval_kind: String,
+        /// What is granted, in the hook's words.
+        capability: String,
+        /// What the operator is shown.
+        presentation: AcceptedJson,
+    },
     /// The world and the journal contradict each other.
     Conflict {
         /// In the hook's words.

@@ -8,10 +8,12 @@
 mod commit;
 mod dispatch;
 mod ending;
+mod hook;
 mod inbox;
 mod io;
 mod ladder;
 mod observe;
+mod question;
 mod turn;
 mod watch;
 
@@ -212,7 +214,8 @@ impl RunMachine {
         if self.state.ended.is_some() {
             self.stop(StopReason::Ended);
         } else {
-            self.hook_due = self.config.hook && self.state.opened.is_some();
+            self.hook_due =
+                self.config.hook && self.state.opened.is_some() && self.state.held_by().is_none();
         }
     }
 
@@ -231,6 +234,13 @@ impl RunMachine {
         self.fold_letters()?;
         if self.draining {
             return self.release();
+        }
+        if self.state.held_by().is_some() {
+            return if self.draft.is_some() {
+                self.flush()
+            } else {
+                self.park()
+            };
         }
         // A decision has force from its commit on: nothing is sealed or dispatched on a draft of it.
         if !self.draft_is_forced() {

@@ -61,6 +61,7 @@ impl RunState {
         if self.ended.is_some() {
             return Err("nothing follows the end".into());
         }
+        self.spend_permission(event);
         match event {
             Event::Submitted {
                 client,
@@ -121,7 +122,10 @@ impl RunState {
                 question,
                 expires_at,
             } => {
-                self.requested(approval, *step, question)?;
+                match step {
+                    Some(step) => self.requested(approval, *step, question)?,
+                    None => self.hold(approval, question)?,
+                }
                 self.approvals.insert(
                     approval.clone(),
                     Approval {
@@ -153,12 +157,14 @@ impl RunState {
             Event::Withdrawn { approval, why: _ } => {
                 let step = self.open_approval(approval)?;
                 self.approval_mut(approval)?.state = ApprovalState::Withdrawn;
-                let step = self.step_mut(step)?;
-                step.phase = if step.attempts.is_empty() {
-                    Phase::Proposed
-                } else {
-                    Phase::InFlight
-                };
+                if let Some(step) = step {
+                    let step = self.step_mut(step)?;
+                    step.phase = if step.attempts.is_empty() {
+                        Phase::Proposed
+                    } else {
+                        Phase::InFlight
+                    };
+                }
             }
             Event::Expired { approval } => {
                 // A grant that was not used in time expires as well as a question that was not answered.
@@ -273,6 +279,7 @@ impl RunState {
                 self.turns.len()
             ));
         }
+        self.must_not_be_held()?;
         let proposal = Proposal::read(&decision, &self.call_ids);
         let calls = match &proposal {
             Proposal::Calls(calls) => calls.iter().cloned().map(Some).collect(),
@@ -307,7 +314,7 @@ impl RunState {
     fn requested(&mut self, approval: &ApprovalId, step: StepId, question: &Question) -> Applied {
         let step = self.step_mut(step)?;
         step.questions += 1;
-        if *approval != ApprovalId::derive(step.id, step.questions) {
+        if *approval != ApprovalId::derive(Some(step.id), step.questions) {
             return Err(format!(
                 "{approval} is not the next question of step {}",
                 step.id
@@ -332,7 +339,13 @@ impl RunState {
     }
 
     fn approval_decided(&mut self, approval: &ApprovalId, decision: &Decision) -> Applied {
-        let id = self.open_approval(approval)?;
+        let not_offered = || Err(format!("{approval} does not offer this choice"));
+        let Some(id) = self.open_approval(approval)? else {
+            return match decision {
+                Decision::Approve | Decision::Reject => Ok(()),
+                _ => not_offered(),
+            };
+        };
         let step = self.step_mut(id)?;
         step.phase = match (&step.phase, decision) {
             (Phase::Asked(_), Decision::Approve) => {
@@ -356,7 +369,7 @@ impl RunState {
                 decision: decision.clone(),
                 exhausted: true,
             },
-            _ => return Err(format!("{approval} does not offer this choice")),
+            _ => return not_offered(),
         };
         Ok(())
     }
@@ -371,6 +384,7 @@ impl RunState {
         if self.ending.is_some() {
             return Err("a run that is ending dispatches nothing".into());
         }
+        self.must_not_be_held()?;
         let step = self.step_mut(id)?;
         let next = step
             .latest()
@@ -466,7 +480,8 @@ impl RunState {
             .ok_or_else(|| format!("there is no question {approval}"))
     }
 
-    fn open_approval(&mut self, approval: &ApprovalId) -> Result<StepId, String> {
+    /// The step that an open question is about, if it is about one.
+    fn open_approval(&mut self, approval: &ApprovalId) -> Result<Option<StepId>, String> {
         let found = self.approval_mut(approval)?;
         if found.state == ApprovalState::Open {
             Ok(found.step)

@@ -5,6 +5,7 @@
 //! but whose events make no sense is [`FoldError::Impossible`], a broken invariant that is shown and never repaired by guessing.
 
 mod apply;
+mod hold;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,8 +78,8 @@ pub struct Opened {
 /// A question to an operator and what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
-    /// Its step.
-    pub step: StepId,
+    /// The step it is about; absent: the run itself.
+    pub step: Option<StepId>,
     /// What a decision must name.
     pub hash: Digest,
     /// What is asked.
@@ -104,7 +105,7 @@ pub enum ApprovalState {
         by: OperatorId,
         /// When it was folded, unix milliseconds.
         at: i64,
-        /// Whether an attempt was dispatched on it.
+        /// Whether an attempt was dispatched on it, or the run went on.
         spent: bool,
     },
     /// It lost its object.
@@ -308,13 +309,12 @@ impl RunState {
 
     /// Whether nothing but an operator (or an expiry) can move the run.
     pub fn waits_for_operator(&self) -> bool {
-        let Some(turn) = self.turns.last() else {
-            return false;
-        };
-        self.ending.is_none()
-            && turn.steps.iter().any(|step| step.phase.asks().is_some())
-            && turn
-                .steps
+        if self.ending.is_some() || self.held_by().is_some() {
+            return self.ending.is_none();
+        }
+        let steps = self.current_steps();
+        steps.iter().any(|step| step.phase.asks().is_some())
+            && steps
                 .iter()
                 .all(|step| step.phase.asks().is_some() || matches!(step.phase, Phase::Finished))
     }

@@ -78,8 +78,9 @@ pub enum Event {
     Requested {
         /// The question's name.
         approval: ApprovalId,
-        /// The step it is about.
-        step: StepId,
+        /// The step it is about; absent: the run itself, which may go on or not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepId>,
         /// What a decision must name.
         hash: Digest,
         /// What is asked.
@@ -299,7 +300,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Question {
-    /// May this call be made? Answers: approve, reject.
+    /// May this call be made, or this run go on? Answers: approve, reject.
     Approve {
         /// Machine code of the kind of approval.
         approval_kind: String,
@@ -328,7 +329,7 @@ pub enum Question {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "choice", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decision {
-    /// Make the call.
+    /// Make the call, or go on with the run.
     #[serde(deserialize_with = "tag_only")]
     Approve,
     /// End the run; of an unknown attempt: nothing further is attempted.

@@ -6,7 +6,7 @@ fn commit(session: &SessionId) -> CommitId {
 }
 
 fn approval(step: StepId) -> ApprovalId {
-    ApprovalId::derive(step, 1)
+    ApprovalId::derive(Some(step), 1)
 }
 
 fn main() {}

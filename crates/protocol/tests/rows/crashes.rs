@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold_protocol::{Decision, ProbeReply, Question, Reason, Status};
+use leasehold_protocol::{Decision, HookAnswer, ProbeReply, Question, Reason, Status};
 use leasehold_tools::Failure;
 
 use crate::harness::World;
@@ -137,6 +137,19 @@ fn s53_an_effect_that_an_operator_records() {
     every_death_changes_nothing(&|| {
         World::deciding([call("pay"), complete()])
             .hand("pay", [Hand::Returns(perhaps(Failure::Error))])
+    });
+}
+
+#[test]
+fn s52_s53_a_hook_that_holds_every_successor() {
+    every_death_changes_nothing(&|| {
+        let mut w = World::deciding([call("pay"), complete()]);
+        w.hook = Some(HookAnswer::Waiting {
+            approval_kind: "failover".into(),
+            capability: "go on".into(),
+            presentation: json_of("{}"),
+        });
+        w
     });
 }
 

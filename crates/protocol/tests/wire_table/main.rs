@@ -211,6 +211,7 @@ fn wire_an_unknown_kind_is_refused_everywhere() {
 const OPTIONAL: &[&str] = &[
     "approval.decided/note",
     "approval.requested/expires_at",
+    "approval.requested/step",
     "attempt.finding/register",
     "basis/approval",
     "cancel/note",

@@ -1,9 +1,10 @@
 //! Owners of runs: what their machines want is carried out, lost, doubled or late; who drives what is found here.
 
-use leasehold_json::Kept;
+use leasehold_json::{AcceptedJson, Kept};
 use leasehold_protocol::{
-    AgentView, Chain, ClusterId, Effect, Hint, Input, Invariant, NodeId, ProbeReply, RUNTIME_TOKEN,
-    RegisterRequest, RunConfig, RunId, RunMachine, Seq, SessionId, StopReason, Verdict,
+    AgentView, Chain, ClusterId, Effect, Hint, HookAnswer, Input, Invariant, NodeId, ProbeReply,
+    RUNTIME_TOKEN, RegisterRequest, RunConfig, RunId, RunMachine, Seq, SessionId, StopReason,
+    Verdict,
 };
 use rand::Rng;
 
@@ -27,7 +28,7 @@ impl World {
             session,
             tools: self.tools.clone(),
             clock_bound_ms: 0,
-            hook: false,
+            hook: true,
             weakening: self.config.run,
         };
         self.nodes[node]
@@ -173,6 +174,7 @@ impl World {
                     verdict: Ok(verdict),
                 }
             }
+            Effect::AskHook => Input::HookAnswered(self.hook(&run)),
             Effect::AckInbox { inbox } => {
                 if let Some(letter) = self.store.inbox.get_mut(&inbox) {
                     letter.acked = true;
@@ -181,9 +183,26 @@ impl World {
             }
             Effect::SetTimer { .. } => Input::TimerSet,
             Effect::WakeAt { .. } => return self.tell(node, life, run, Input::Tick),
-            Effect::AskHook | Effect::Stop(_) => return,
+            Effect::Stop(_) => return,
         };
         self.reply(node, life, &run, answer);
+    }
+
+    /// A consumer that mostly lets its runs change hands, now and then wants a person to look first, and rarely knows better.
+    fn hook(&mut self, run: &RunId) -> HookAnswer {
+        let result = AcceptedJson::empty_object();
+        if self.chance(10) {
+            self.tally.held += 1;
+            return HookAnswer::Waiting {
+                approval_kind: "takeover".into(),
+                capability: format!("go on with {run}"),
+                presentation: result,
+            };
+        }
+        if self.fault(1) {
+            return HookAnswer::Completed { result };
+        }
+        HookAnswer::Continue
     }
 
     /// An agent that makes a few turns of random calls and then closes or completes.

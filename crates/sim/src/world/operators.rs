@@ -2,7 +2,7 @@
 
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::{
-    CancelRequest, DecideRequest, Decision, OperatorId, Question, RunId, WIRE_VERSION,
+    CancelRequest, DecideRequest, Decision, OperatorId, Question, RunId, StepId, WIRE_VERSION,
 };
 use rand::Rng;
 
@@ -68,7 +68,7 @@ impl World {
         &mut self,
         run: &RunId,
         question: &Question,
-        step: leasehold_protocol::StepId,
+        step: Option<StepId>,
     ) -> Decision {
         let result = AcceptedJson::empty_object();
         let pick = self.rng.random_range(0..10);
@@ -77,7 +77,7 @@ impl World {
             Question::Approve { .. } => Decision::Reject,
             // A careful operator looks at the world first; a careless one permits a second effect, and that is counted.
             Question::InterruptedSideEffect { .. }
-                if pick < 4 && self.outside.happened(run, step) =>
+                if pick < 4 && step.is_some_and(|step| self.outside.happened(run, step)) =>
             {
                 Decision::RecordDone { result }
             }

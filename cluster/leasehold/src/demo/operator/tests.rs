@@ -23,7 +23,7 @@ fn question(tool: &str, asked_at: i64) -> QuestionView {
     let run = RunId::new(RUN).unwrap();
     QuestionView {
         approval: serde_json::from_value(serde_json::json!("2-0.1")).unwrap(),
-        step: "2-0".parse().unwrap(),
+        step: Some("2-0".parse().unwrap()),
         hash: Digest::of(b""),
         question: Question::InterruptedSideEffect {
             attempt: serde_json::from_value(serde_json::json!(1)).unwrap(),

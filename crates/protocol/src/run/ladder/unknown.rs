@@ -285,7 +285,8 @@ impl RunMachine {
         let Some(accepted) = self.accepted(id) else {
             return Ok(());
         };
-        let hash = self.question_hash(id, &accepted.tool, &accepted.arguments, &question, call);
-        self.ask(id, question, hash)
+        let about = Some((accepted.tool.as_str(), &accepted.arguments));
+        let hash = self.question_hash(Some(id), about, &question, call);
+        self.ask(Some(id), question, hash)
     }
 }
