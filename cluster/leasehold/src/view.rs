@@ -150,7 +150,10 @@ impl RunSummary {
     }
 }
 
-fn open_steps(state: &RunState) -> Vec<OpenStep> {
+/// The phase of a step whose call is dispatched and not settled.
+pub(crate) const IN_FLIGHT: &str = "in_flight";
+
+pub(crate) fn open_steps(state: &RunState) -> Vec<OpenStep> {
     let open = state.current_steps().iter();
     open.filter(|step| step.phase != Phase::Finished)
         .map(|step| OpenStep {
@@ -173,7 +176,7 @@ fn phase(phase: &Phase) -> &'static str {
         Phase::Proposed => "proposed",
         Phase::Asked(_) => "approval",
         Phase::Granted(_) => "granted",
-        Phase::InFlight => "in_flight",
+        Phase::InFlight => IN_FLIGHT,
         Phase::Interrupted(_) => "interrupted_side_effect",
         Phase::Exhausted(_) => "exhausted",
         Phase::Decided { .. } => "decided",

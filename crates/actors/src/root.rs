@@ -5,22 +5,33 @@
 
 use std::sync::Arc;
 
+use leasehold_protocol::NodeId;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::node::{Node, NodeArgs, NodeMsg};
-use crate::shared::Shared;
+use crate::shared::{Shared, WorkerSide};
 use crate::tasks::Tasks;
-use crate::worker::{LocalInspector, ToolWorker, WorkerArgs, WorkerMsg};
+use crate::worker::{AnyInspector, ToolWorker, WorkerArgs, WorkerMsg, answer_others};
 
 /// What the root is made of.
 pub(crate) struct RootArgs {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) slots: usize,
+    /// The node's name, if this process drives runs.
+    pub(crate) node: Option<NodeId>,
+    /// The worker and how many calls it runs side by side, if this process executes any.
+    pub(crate) worker: Option<(Arc<WorkerSide>, usize)>,
     pub(crate) bringing: Tasks,
     pub(crate) failed: watch::Sender<Option<String>>,
-    pub(crate) started: tokio::sync::oneshot::Sender<(ActorRef<NodeMsg>, ActorRef<WorkerMsg>)>,
+    pub(crate) started: tokio::sync::oneshot::Sender<Started>,
+}
+
+/// The actors of a process.
+#[derive(Default)]
+pub(crate) struct Started {
+    pub(crate) node: Option<ActorRef<NodeMsg>>,
+    pub(crate) worker: Option<ActorRef<WorkerMsg>>,
 }
 
 /// The root's actor. It is told nothing.
@@ -44,30 +55,41 @@ impl Actor for Root {
     ) -> Result<RootState, ActorProcessingErr> {
         let RootArgs {
             shared,
-            slots,
+            node,
+            worker,
             bringing,
             failed,
             started,
         } = args;
-        let worker = WorkerArgs {
-            shared: shared.clone(),
-            slots,
-            pulling: bringing.clone(),
-        };
-        let (worker, _) = Actor::spawn_linked(None, ToolWorker, worker, me.get_cell()).await?;
-        let inspector = Arc::new(LocalInspector {
-            worker: shared.worker.worker.clone(),
-            actor: worker.clone(),
-        });
-        let node = NodeArgs {
-            shared: shared.clone(),
-            directory: Default::default(),
-            inspector,
-            bringing,
-        };
-        let (node, _) = Actor::spawn_linked(None, Node, node, me.get_cell()).await?;
+        let mut actors = Started::default();
+        let mut local = None;
+        if let Some((side, slots)) = worker {
+            let args = WorkerArgs {
+                shared: side.clone(),
+                slots,
+                pulling: bringing.clone(),
+            };
+            let (actor, _) = Actor::spawn_linked(None, ToolWorker, args, me.get_cell()).await?;
+            local = Some((side.identity.worker.clone(), actor.clone()));
+            shared.tasks.spawn(answer_others(side, actor.clone()));
+            actors.worker = Some(actor);
+        }
+        if let Some(node) = node {
+            let args = NodeArgs {
+                node,
+                shared: shared.clone(),
+                directory: Default::default(),
+                inspector: Arc::new(AnyInspector {
+                    shared: shared.clone(),
+                    local,
+                }),
+                bringing,
+            };
+            let (actor, _) = Actor::spawn_linked(None, Node, args, me.get_cell()).await?;
+            actors.node = Some(actor);
+        }
         // The starter may have given up.
-        let _ = started.send((node, worker));
+        let _ = started.send(actors);
         Ok(RootState {
             _presence: shared.tasks.presence(),
             shared,

@@ -20,8 +20,8 @@ use crate::ids::{Ids, RandomIds};
 use crate::node::{NodeMsg, NodeStatus};
 use crate::points::{NoPoints, Points};
 use crate::recorder::{NoRecorder, Recorder};
-use crate::root::{Root, RootArgs};
-use crate::shared::{Progress, Shared};
+use crate::root::{Root, RootArgs, Started};
+use crate::shared::{Progress, Shared, WorkerSide};
 use crate::tasks::Tasks;
 use crate::worker::WorkerMsg;
 
@@ -34,8 +34,6 @@ const USUAL_SLOTS: usize = 64;
 pub struct RuntimeOptions {
     /// The store.
     pub store: Arc<dyn Backend>,
-    /// The worker's own logbook.
-    pub logbook: Arc<dyn Logbook>,
     /// The tools, with what runs them.
     pub tools: Arc<Registry>,
     /// Says which calls may be made.
@@ -44,14 +42,12 @@ pub struct RuntimeOptions {
     pub agents: Agents,
     /// The store's cluster.
     pub cluster: ClusterId,
-    /// This node's name.
-    pub node: NodeId,
-    /// This life of the node: the one that the store was opened with.
+    /// This life of the process: the one that the store was opened with.
     pub session: SessionId,
-    /// This worker's name: the same in every life of the process.
-    pub worker: WorkerId,
-    /// How many calls run side by side; at least 1.
-    pub slots: usize,
+    /// The node's name, if this process drives runs.
+    pub node: Option<NodeId>,
+    /// The worker, if this process executes calls.
+    pub worker: Option<WorkerOptions>,
     /// How far the clocks of machines may be apart, milliseconds; 0 on one host.
     pub clock_bound_ms: u64,
     /// Asked when a run changes hands.
@@ -72,8 +68,19 @@ pub struct RuntimeOptions {
     pub worker_weakening: WorkerWeakening,
 }
 
+/// What a worker is made of.
+#[derive(Clone)]
+pub struct WorkerOptions {
+    /// Its name: the same in every life of the process.
+    pub worker: WorkerId,
+    /// Its own logbook.
+    pub logbook: Arc<dyn Logbook>,
+    /// How many calls run side by side; at least 1.
+    pub slots: usize,
+}
+
 impl RuntimeOptions {
-    /// A runtime of these parts, everything else as usual: node and worker are called `local`, on one host.
+    /// Node and worker in one process, both called `local`, on one host; everything else as usual.
     pub fn new(
         store: Arc<dyn Backend>,
         logbook: Arc<dyn Logbook>,
@@ -83,17 +90,34 @@ impl RuntimeOptions {
         cluster: ClusterId,
         session: SessionId,
     ) -> Result<Self, IdError> {
-        Ok(Self {
-            store,
+        let mut options = Self::reader(store, tools, policy, agents, cluster, session);
+        options.node = Some(NodeId::new("local")?);
+        options.worker = Some(WorkerOptions {
+            worker: WorkerId::new("local")?,
             logbook,
+            slots: USUAL_SLOTS,
+        });
+        Ok(options)
+    }
+
+    /// A runtime that neither drives runs nor executes calls: it submits, decides, cancels and shows. Set `node` or `worker` for more.
+    pub fn reader(
+        store: Arc<dyn Backend>,
+        tools: Arc<Registry>,
+        policy: Arc<dyn Policy>,
+        agents: Agents,
+        cluster: ClusterId,
+        session: SessionId,
+    ) -> Self {
+        Self {
+            store,
             tools,
             policy,
             agents,
             cluster,
-            node: NodeId::new("local")?,
             session,
-            worker: WorkerId::new("local")?,
-            slots: USUAL_SLOTS,
+            node: None,
+            worker: None,
             clock_bound_ms: 0,
             hook: None,
             clock: Arc::new(SystemClock),
@@ -103,7 +127,7 @@ impl RuntimeOptions {
             recorder: Arc::new(NoRecorder),
             run_weakening: RunWeakening::default(),
             worker_weakening: WorkerWeakening::default(),
-        })
+        }
     }
 }
 
@@ -131,8 +155,7 @@ pub enum Drained {
 pub struct Runtime {
     pub(crate) shared: Arc<Shared>,
     root: ActorRef<()>,
-    node: ActorRef<NodeMsg>,
-    worker: ActorRef<WorkerMsg>,
+    actors: Started,
     bringing: Tasks,
     failed: watch::Receiver<Option<String>>,
     draining: AtomicBool,
@@ -140,19 +163,12 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts a new life of the node and its worker: takes up what earlier lives left, then serves.
+    /// Starts a new life of the process: its node and its worker take up what earlier lives left, then serve.
     pub async fn start(options: RuntimeOptions) -> Result<Self, StartError> {
-        let worker = WorkerIdentity {
-            worker: options.worker,
-            incarnation: options.ids.incarnation()?,
-            logbook: options.logbook.id().clone(),
-            weakening: options.worker_weakening,
-        };
         let tasks = Tasks::new();
         let bringing = tasks.child();
         let shared = Arc::new(Shared {
             store: options.store,
-            logbook: options.logbook,
             tools: options.tools,
             policy: options.policy,
             agents: options.agents,
@@ -163,20 +179,36 @@ impl Runtime {
             points: options.points,
             recorder: options.recorder,
             cluster: options.cluster,
-            node: options.node,
             session: options.session,
-            worker,
             clock_bound_ms: options.clock_bound_ms,
             weakening: options.run_weakening,
             progress: broadcast::channel(PROGRESS_BACKLOG).0,
             machines: Default::default(),
             tasks,
         });
+        let worker = match options.worker {
+            Some(worker) => {
+                let identity = WorkerIdentity {
+                    worker: worker.worker,
+                    incarnation: shared.ids.incarnation()?,
+                    logbook: worker.logbook.id().clone(),
+                    weakening: options.worker_weakening,
+                };
+                let side = WorkerSide {
+                    shared: shared.clone(),
+                    identity,
+                    logbook: worker.logbook,
+                };
+                Some((Arc::new(side), worker.slots))
+            }
+            None => None,
+        };
         let (failed_tx, failed) = watch::channel(None);
         let (started, actors) = oneshot::channel();
         let args = RootArgs {
             shared: shared.clone(),
-            slots: options.slots,
+            node: options.node,
+            worker,
             bringing: bringing.clone(),
             failed: failed_tx,
             started,
@@ -185,13 +217,12 @@ impl Runtime {
         let (root, _) = Actor::spawn(None, Root, args)
             .await
             .map_err(|error| stopped(error.to_string()))?;
-        let (node, worker) = actors.await.map_err(|error| stopped(error.to_string()))?;
+        let actors = actors.await.map_err(|error| stopped(error.to_string()))?;
         let hurry = tokio_util::sync::CancellationToken::new();
         Ok(Self {
             shared,
             root,
-            node,
-            worker,
+            actors,
             bringing,
             failed,
             draining: AtomicBool::new(false),
@@ -222,10 +253,12 @@ impl Runtime {
     /// What the node does now.
     pub async fn status(&self) -> NodeStatus {
         let (answer, answered) = oneshot::channel();
-        if self.node.cast(NodeMsg::Tell(answer)).is_err() {
-            return NodeStatus::default();
+        match &self.actors.node {
+            Some(node) if node.cast(NodeMsg::Tell(answer)).is_ok() => {
+                answered.await.unwrap_or_default()
+            }
+            _ => NodeStatus::default(),
         }
-        answered.await.unwrap_or_default()
     }
 
     /// Returns, with the reason, once the runtime can do nothing more and its process should be started again.
@@ -246,12 +279,7 @@ impl Runtime {
             self.hurry.cancel();
         }
         self.bringing.cancel();
-        let orderly = async {
-            let (released, idle) = (oneshot::channel(), oneshot::channel());
-            let asked = self.node.cast(NodeMsg::Drain(released.0)).is_ok()
-                && self.worker.cast(WorkerMsg::TellIdle(idle.0)).is_ok();
-            asked && released.1.await.is_ok() && idle.1.await.is_ok()
-        };
+        let orderly = async { self.released().await && self.idle().await };
         let clean = matches!(
             self.hurry
                 .run_until_cancelled(timeout(bound, orderly))
@@ -266,13 +294,38 @@ impl Runtime {
         }
     }
 
+    /// Every run that is driven here is released.
+    async fn released(&self) -> bool {
+        let Some(node) = &self.actors.node else {
+            return true;
+        };
+        let (tell, told) = oneshot::channel();
+        node.cast(NodeMsg::Drain(tell)).is_ok() && told.await.is_ok()
+    }
+
+    /// Every call in hand is over.
+    async fn idle(&self) -> bool {
+        let Some(worker) = &self.actors.worker else {
+            return true;
+        };
+        let (tell, told) = oneshot::channel();
+        worker.cast(WorkerMsg::TellIdle(tell)).is_ok() && told.await.is_ok()
+    }
+
+    /// Tells everybody who watches of something that happened to a run elsewhere.
+    pub fn report(&self, progress: Progress) {
+        self.shared.tell(progress);
+    }
+
     /// Stops at once: drops every task at its next await and every actor, and returns when none is left. What was in hand is as after a
     /// crash of the process.
     pub async fn abort(&self) {
         self.shared.tasks.cancel();
         // Its children are killed with it.
         let _ = self.root.kill_and_wait(None).await;
-        for actor in [self.node.get_cell(), self.worker.get_cell()] {
+        let node = self.actors.node.iter().map(ActorRef::get_cell);
+        let worker = self.actors.worker.iter().map(ActorRef::get_cell);
+        for actor in node.chain(worker) {
             let _ = actor.kill_and_wait(None).await;
         }
         self.shared.tasks.ended().await;

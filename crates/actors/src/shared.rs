@@ -1,6 +1,7 @@
 //! What every actor of one runtime shares: the store, the clocks, the registries, and how a store that does not answer is asked again.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -66,7 +67,6 @@ impl Progress {
 /// See the module.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Backend>,
-    pub(crate) logbook: Arc<dyn Logbook>,
     pub(crate) tools: Arc<Registry>,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) agents: Agents,
@@ -77,9 +77,7 @@ pub(crate) struct Shared {
     pub(crate) points: Arc<dyn Points>,
     pub(crate) recorder: Arc<dyn Recorder>,
     pub(crate) cluster: ClusterId,
-    pub(crate) node: NodeId,
     pub(crate) session: SessionId,
-    pub(crate) worker: WorkerIdentity,
     pub(crate) clock_bound_ms: u64,
     pub(crate) weakening: RunWeakening,
     pub(crate) progress: broadcast::Sender<Progress>,
@@ -87,11 +85,25 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
 }
 
+/// What only a process with a worker has, beside what everybody shares.
+pub(crate) struct WorkerSide {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) identity: WorkerIdentity,
+    pub(crate) logbook: Arc<dyn Logbook>,
+}
+
+impl Deref for WorkerSide {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
 impl Shared {
-    pub(crate) fn run_config(&self) -> RunConfig {
+    pub(crate) fn run_config(&self, node: NodeId) -> RunConfig {
         RunConfig {
             cluster: self.cluster.clone(),
-            node: self.node.clone(),
+            node,
             session: self.session.clone(),
             tools: self.tools.clone(),
             clock_bound_ms: self.clock_bound_ms,

@@ -70,7 +70,11 @@ impl Leases for EmbeddedStore {
         Ok(session == self.session())
     }
 
-    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId> {
+    async fn wake(&self, _: &RunId) {
+        // The one process hears of everything that is stored.
+    }
+
+    fn unowned(&self) -> mpsc::UnboundedReceiver<RunId> {
         // The folder's lock proves every other session dead before this one begins.
         mpsc::unbounded_channel().1
     }

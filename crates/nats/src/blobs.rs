@@ -31,7 +31,7 @@ impl Blobs for NatsStore {
             let part = bytes.slice(from..bytes.len().min(from.saturating_add(PIECE)));
             let mut headers: HeaderMap = expecting_own(Seq::NONE);
             headers.insert(PIECES, pieces.to_string());
-            match self.wire().publish(piece(&digest, n), headers, part).await {
+            match self.wire().insist(piece(&digest, n), headers, part).await {
                 // Written before: the same bytes, for they have the same digest.
                 Ok(_) | Err(Unstored::WrongLast) => {}
                 Err(error) => return Err(error.store()),

@@ -77,9 +77,26 @@ impl NatsStore {
         Ok(boot.saturating_sub(first) < bound)
     }
 
-    /// Runs of sessions whose end the bucket announces from now on.
-    pub(crate) fn watch_deaths(&self) -> mpsc::UnboundedReceiver<RunId> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+    /// Sends the runs that somebody wakes; each wake goes to one of the nodes.
+    pub(crate) fn listen_for_wakes(&self, woken: mpsc::UnboundedSender<RunId>) {
+        let client = self.wire().client.clone();
+        self.spawn(async move {
+            let wakes = client.queue_subscribe("lh.wake.*", "nodes".to_owned());
+            let Ok(mut wakes) = wakes.await else { return };
+            while let Some(wake) = wakes.next().await {
+                let token = wake.subject.as_str().rsplit('.').next().unwrap_or_default();
+                let run = leasehold_tools::from_subject_token(token).ok();
+                if let Some(run) = run.and_then(|run| RunId::new(run).ok())
+                    && woken.send(run).is_err()
+                {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Sends the runs of sessions whose end the bucket announces from now on.
+    pub(crate) fn watch_deaths(&self, sender: mpsc::UnboundedSender<RunId>) {
         let inner = std::sync::Arc::downgrade(&self.inner);
         self.spawn(async move {
             loop {
@@ -95,7 +112,6 @@ impl NatsStore {
                 tokio::time::sleep(REWATCH).await;
             }
         });
-        receiver
     }
 
     async fn follow_deaths(

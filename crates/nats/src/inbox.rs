@@ -152,7 +152,7 @@ impl Inbox for NatsStore {
         let headers = expecting_own(Seq::NONE);
         match self
             .wire()
-            .publish(subject.clone(), headers, body.clone())
+            .insist(subject.clone(), headers, body.clone())
             .await
         {
             Ok(seq) => Ok(seq),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::error::Unstored;
+use crate::names;
 use crate::store::NatsStore;
 use crate::streams::{LEASES, MARKER_TTL};
 use crate::wire::{Stored, TTL, expecting_own};
@@ -123,7 +124,17 @@ impl Leases for NatsStore {
         self.judge(session).await
     }
 
-    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId> {
-        self.watch_deaths()
+    async fn wake(&self, run: &RunId) {
+        let subject = names::wake(run);
+        if let Err(error) = self.wire().client.publish(subject, Bytes::new()).await {
+            tracing::debug!(%run, %error, "nobody was told of the news; a sweep finds it");
+        }
+    }
+
+    fn unowned(&self) -> mpsc::UnboundedReceiver<RunId> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.watch_deaths(sender.clone());
+        self.listen_for_wakes(sender);
+        receiver
     }
 }

@@ -145,6 +145,11 @@ pub(crate) fn stored_filter(origin: &SessionId) -> String {
     format!("lh.*.stored.*.w.*.*.*.*.{}.>", origin.token())
 }
 
+/// Where some node is told that there is news of a run.
+pub(crate) fn wake(run: &RunId) -> String {
+    format!("lh.wake.{}", run.token())
+}
+
 /// Where a node is handed inbox messages of runs that it holds.
 pub(crate) fn mail(session: &SessionId) -> String {
     format!("lh.node.{}.mail", session.token())

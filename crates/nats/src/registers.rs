@@ -44,8 +44,7 @@ impl Registers for NatsStore {
     async fn read_chain(&self, chain: &ChainKey) -> Result<Vec<ChainMessage>, StoreError> {
         let shard = self.shard(&chain.run);
         let stored = self
-            .wire()
-            .read(&shard.stream(), &shard.chain_filter(chain), Seq::NONE)
+            .records(&shard.stream(), &shard.chain_filter(chain), Seq::NONE)
             .await?;
         let mut messages = Vec::with_capacity(stored.len());
         for message in stored {
@@ -85,7 +84,7 @@ impl Registers for NatsStore {
         for place in taken..places {
             let subject = shard.note(chain, &writer.token(), place);
             let headers = expecting(&shard.note_place_filter(chain, place), Seq::NONE);
-            match self.wire().publish(subject, headers, body.clone()).await {
+            match self.wire().insist(subject, headers, body.clone()).await {
                 // Somebody else has taken the place: the next one.
                 Err(Unstored::WrongLast) => {}
                 stored => return stored.map_err(|error| error.append(Seq::NONE)),
@@ -99,8 +98,7 @@ impl Registers for NatsStore {
     async fn read_notes(&self, chain: &ChainKey) -> Result<Vec<NoteMessage>, StoreError> {
         let shard = self.shard(&chain.run);
         let stored = self
-            .wire()
-            .read(&shard.stream(), &shard.notes_filter(chain), Seq::NONE)
+            .records(&shard.stream(), &shard.notes_filter(chain), Seq::NONE)
             .await?;
         let note = |stored: &Stored| match names::read(&stored.subject) {
             Ok(Named::Note(_, writer)) => Ok(NoteMessage {

@@ -22,8 +22,6 @@ const CALL_BLOB: &str = "Lh-Call-Blob";
 const MAX_HEADER_CALL: usize = 48 * 1024;
 /// Room for subject and headers in the server's bound on a message.
 const HEADROOM: usize = 64 * 1024;
-/// How often a journal is read again when a replica that answered lags behind the leader.
-const LAGGING: usize = 20;
 
 impl NatsStore {
     async fn envelope_header(
@@ -119,24 +117,11 @@ pub(crate) fn strange(stored: &Stored) -> StoreError {
 impl RunLog for NatsStore {
     async fn read_journal(&self, run: &RunId, after: Seq) -> Result<Vec<StoredCommit>, StoreError> {
         let shard = self.shard(run);
-        let (stream, filter) = (shard.stream(), shard.journal_filter(run));
         let from = Seq(after.0.saturating_add(1));
-        // A replica may lag behind the leader; what an owner misses it would only find by being refused.
-        for _ in 0..LAGGING {
-            let stored = self.wire().read(&stream, &filter, from).await?;
-            let read = stored.last().map_or(after, |last| last.seq);
-            if self.is_replicated() {
-                let last = self.wire().last(&stream, &filter).await?;
-                if last.is_some_and(|last| last.seq > read) {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-            }
-            return stored.iter().map(Self::commit).collect();
-        }
-        Err(StoreError::Unavailable(format!(
-            "the replicas of {stream} lag behind its leader"
-        )))
+        let stored = self
+            .records(&shard.stream(), &shard.journal_filter(run), from)
+            .await?;
+        stored.iter().map(Self::commit).collect()
     }
 
     async fn append(&self, write: JournalAppend) -> Result<Appended, AppendError> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::header::HeaderMap;
+use backon::BackoffBuilder as _;
 use bytes::Bytes;
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::{NodeId, Seq, SessionId, WorkerId};
@@ -23,7 +24,7 @@ use crate::error::Unstored;
 use crate::leases::{DELETED, OPERATION, is_mark};
 use crate::names;
 use crate::streams::{LIVENESS, MARKER_TTL, SESSIONS};
-use crate::wire::{TTL, Wire, expecting_own};
+use crate::wire::{TTL, Wire, expecting_own, patience};
 
 /// A session's time to live unless said otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -327,16 +328,25 @@ impl Renewing {
 
     /// Writes the first record over whatever an earlier life left.
     async fn begin(&mut self) -> Result<(), StoreError> {
-        for _ in 0..TRIES {
-            let last = self.wire.last(self.stream, &self.key).await?;
-            self.revision = last.map_or(Seq::NONE, |last| last.seq);
-            if self.renew().await.is_ok() {
-                return Ok(());
+        let mut pauses = patience().build();
+        loop {
+            let refused = match self.wire.last(self.stream, &self.key).await {
+                Ok(last) => {
+                    self.revision = last.map_or(Seq::NONE, |last| last.seq);
+                    match self.renew().await {
+                        Ok(()) => return Ok(()),
+                        Err(Refused::Taken(why) | Refused::Unanswered(why)) => {
+                            StoreError::Unavailable(why)
+                        }
+                    }
+                }
+                Err(error) => error,
+            };
+            match pauses.next() {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(refused),
             }
         }
-        Err(StoreError::Unavailable(
-            "its record could not be written".to_owned(),
-        ))
     }
 
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {

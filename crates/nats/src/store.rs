@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use leasehold_protocol::{ClusterId, RunId, SessionId};
-use leasehold_store::{Clock, InboxMessage};
+use leasehold_protocol::{ClusterId, RunId, Seq, SessionId};
+use leasehold_store::{Clock, InboxMessage, StoreError};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,7 +15,7 @@ use crate::feed::Feed;
 use crate::names::Shard;
 use crate::session::DEFAULT_TTL;
 use crate::streams::{self, Cluster, Shape};
-use crate::wire::Wire;
+use crate::wire::{Stored, Wire};
 
 /// The domain of tools, where nothing else is said.
 pub const DEFAULT_DOMAIN: &str = "default";
@@ -143,9 +143,19 @@ impl NatsStore {
         (0..self.inner.cluster.shards).map(Shard)
     }
 
-    /// Whether any of several servers may answer a read.
-    pub(crate) fn is_replicated(&self) -> bool {
-        self.inner.cluster.replicas > 1
+    /// All records of the filter from this position on, in order, none of those missing that stand there now. Where several servers may
+    /// answer, that takes a word of the leader.
+    pub(crate) async fn records(
+        &self,
+        stream: &str,
+        filter: &str,
+        from: Seq,
+    ) -> Result<Vec<Stored>, StoreError> {
+        if self.inner.cluster.replicas > 1 {
+            self.wire().read_current(stream, filter, from).await
+        } else {
+            self.wire().read(stream, filter, from).await
+        }
     }
 
     /// Runs until the store is closed.

@@ -8,13 +8,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::context::{
+    CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind,
+};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Republish, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
+use backon::Retryable as _;
 use leasehold_protocol::ClusterId;
 
 use crate::connect::StartError;
 use crate::names::Shard;
+use crate::wire::patience;
 
 /// Metadata: the cluster's id.
 const CLUSTER: &str = "leasehold.cluster";
@@ -238,7 +242,13 @@ fn difference(wanted: &Config, found: &Config) -> Option<String> {
 }
 
 async fn found(jetstream: &Context, name: &str) -> Result<Option<Config>, StartError> {
-    match jetstream.get_stream(name).await {
+    let look = || jetstream.get_stream(name);
+    let passes = |error: &GetStreamError| match error.kind() {
+        GetStreamErrorKind::Request => true,
+        GetStreamErrorKind::JetStream(error) => is_passing(&error),
+        _ => false,
+    };
+    match look.retry(patience()).when(passes).await {
         Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
         Err(error) => match error.kind() {
             GetStreamErrorKind::JetStream(error)
@@ -260,6 +270,17 @@ async fn found(jetstream: &Context, name: &str) -> Result<Option<Config>, StartE
             )),
         },
     }
+}
+
+/// Servers that have just started have no leader yet.
+fn is_passing(error: &async_nats::jetstream::Error) -> bool {
+    matches!(
+        error.error_code(),
+        ErrorCode::CLUSTER_NOT_AVAILABLE
+            | ErrorCode::CLUSTER_NOT_LEADER
+            | ErrorCode::CLUSTER_NO_PEERS
+            | ErrorCode::STREAM_OFFLINE
+    )
 }
 
 fn identity(name: &str, config: &Config) -> Result<(ClusterId, u16), StartError> {
@@ -343,7 +364,13 @@ pub(crate) async fn make(
 /// Creates a stream; one that is there, made by somebody at the same moment, is looked at afterwards.
 async fn create(jetstream: &Context, config: Config) -> Result<(), StartError> {
     let name = config.name.clone();
-    match jetstream.create_stream(config).await {
+    let make = || jetstream.create_stream(config.clone());
+    let passes = |error: &CreateStreamError| match error.kind() {
+        CreateStreamErrorKind::TimedOut | CreateStreamErrorKind::Response => true,
+        CreateStreamErrorKind::JetStream(error) => is_passing(&error),
+        _ => false,
+    };
+    match make.retry(patience()).when(passes).await {
         Ok(_) => Ok(()),
         Err(error) => match error.kind() {
             CreateStreamErrorKind::JetStream(answer)

@@ -49,7 +49,7 @@ impl Timers for NatsStore {
             None => shard.due(run),
         };
         let is_due = subject == shard.due(run);
-        let stored = self.wire().publish(subject, headers, body).await;
+        let stored = self.wire().insist(subject, headers, body).await;
         stored.map_err(|error| error.store())?;
         // What was set before stands at the other subject, if it does.
         let other = if is_due {

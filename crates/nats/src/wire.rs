@@ -8,6 +8,7 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::{Client, Message, Request, StatusCode};
+use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use leasehold_protocol::Seq;
@@ -21,6 +22,9 @@ use crate::error::{Unstored, acknowledged, unanswered, unread};
 const ACK_WAIT: Duration = Duration::from_millis(500);
 /// How long the next message of a batch is waited for.
 const READ_WAIT: Duration = Duration::from_secs(2);
+/// Pause before a replica that lags behind its leader is asked again, and how often it is.
+const LAG: Duration = Duration::from_millis(10);
+const LAGGING: usize = 100;
 /// Messages asked for at a time. The server sends at most so many without being asked again.
 const BATCH: usize = 512;
 
@@ -95,6 +99,16 @@ pub(crate) fn expecting_own(last: Seq) -> HeaderMap {
     headers
 }
 
+/// Tries again for about as long as an election takes, at moments that differ between those who failed together.
+pub(crate) fn patience() -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(5))
+        .with_max_delay(Duration::from_secs(1))
+        .with_total_delay(Some(crate::connect::API_WAIT))
+        .without_max_times()
+        .with_jitter()
+}
+
 impl Wire {
     pub(crate) fn new(client: Client) -> Self {
         let mut jetstream = async_nats::jetstream::new(client.clone());
@@ -120,6 +134,43 @@ impl Wire {
             Ok(answer) => acknowledged(&answer.payload),
             Err(error) => Err(unanswered(&error)),
         }
+    }
+
+    /// Publishes, and tries again for about an election's time while the answer is that it was not stored and that this passes.
+    pub(crate) async fn insist(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        payload: Bytes,
+    ) -> Result<Seq, Unstored> {
+        let publish = || self.publish(subject.clone(), headers.clone(), payload.clone());
+        let is_busy = |error: &Unstored| matches!(error, Unstored::Busy(_));
+        publish.retry(patience()).when(is_busy).await
+    }
+
+    /// All messages of the filter from this position on, in order, at least up to the last one that the leader knows at the time of the
+    /// call. Replicas answer; one that lags is asked again.
+    pub(crate) async fn read_current(
+        &self,
+        stream: &str,
+        filter: &str,
+        from: Seq,
+    ) -> Result<Vec<Stored>, StoreError> {
+        let last = self.last(stream, filter).await?;
+        let Some(last) = last.filter(|last| last.seq >= from) else {
+            return Ok(Vec::new());
+        };
+        for _ in 0..LAGGING {
+            let stored = self.read(stream, filter, from).await?;
+            if stored.last().is_some_and(|read| read.seq >= last.seq) {
+                return Ok(stored);
+            }
+            tokio::time::sleep(LAG).await;
+        }
+        Err(unread(
+            &format!("reading {filter} of {stream}"),
+            "the replicas lag behind the leader",
+        ))
     }
 
     /// All messages of the filter from this position on, in order. Any replica may answer: what is read is stored; what is missing may be

@@ -159,6 +159,21 @@ fn write(run: &RunId, subject: JournalSubject, expected: Seq, body: &str) -> Jou
     }
 }
 
+/// What must be stored, asked for again for as long as the store is busy (it says that it did not store).
+macro_rules! insist {
+    ($ask:expr) => {
+        soon("a write", async {
+            loop {
+                match $ask.await {
+                    Err(AppendError::Busy(_)) => tokio::time::sleep(QUIET).await,
+                    result => return result.unwrap(),
+                }
+            }
+        })
+        .await
+    };
+}
+
 /// Appends a commit that must be stored.
 async fn append(
     store: &dyn Backend,
@@ -167,11 +182,8 @@ async fn append(
     expected: Seq,
     body: &str,
 ) -> Seq {
-    store
-        .append(write(run, subject, expected, body))
-        .await
-        .unwrap()
-        .seq
+    let write = write(run, subject, expected, body);
+    insist!(store.append(write.clone())).seq
 }
 
 /// Appends a call that must be stored, at the end of its run's journal.
@@ -189,7 +201,7 @@ async fn dispatch(store: &dyn Backend, chain: &ChainKey, envelope: &str) -> Seq 
         body: bytes("dispatching"),
         call: Some(bytes(envelope)),
     };
-    store.append(call).await.unwrap().seq
+    insist!(store.append(call.clone())).seq
 }
 
 /// Writes a register that must be stored.
@@ -200,10 +212,8 @@ async fn register(
     expected: Seq,
     body: &str,
 ) -> Seq {
-    store
-        .write_register(chain, register, &worker("w"), expected, bytes(body))
-        .await
-        .unwrap()
+    let writer = worker("w");
+    insist!(store.write_register(chain, register, &writer, expected, bytes(body)))
 }
 
 /// The outcome of a race: who was stored, and that all others know that they were not.

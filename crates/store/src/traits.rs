@@ -233,8 +233,11 @@ pub trait Leases: Send + Sync {
     ) -> Result<Seq, AppendError>;
     /// Whether the session that holds a lease is still alive, as far as the store can say. Embedded: only this process's session is.
     async fn session_alive(&self, session: &SessionId) -> Result<bool, StoreError>;
-    /// Runs whose lease was held by a session that has just died, at most once, possibly never: a hint that spares waiting for the sweep.
-    fn orphaned(&self) -> mpsc::UnboundedReceiver<RunId>;
+    /// Tells some node that there is news of the run, in case nobody drives it. At most once, possibly never.
+    async fn wake(&self, run: &RunId);
+    /// Runs that may need an owner: their holder's session has just died, or somebody woke them. At most once, possibly never: a hint that
+    /// spares waiting for the sweep.
+    fn unowned(&self) -> mpsc::UnboundedReceiver<RunId>;
 }
 
 /// A durable timer.

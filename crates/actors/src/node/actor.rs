@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_protocol::{Input, RunId, StopReason};
+use leasehold_protocol::{Input, NodeId, RunConfig, RunId, SessionId, StopReason};
 use leasehold_store::TimerEntry;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{Semaphore, oneshot};
@@ -41,6 +41,8 @@ pub(crate) enum NodeMsg {
         reason: StopReason,
         /// Something came in that the actor did not look at.
         again: bool,
+        /// Who holds the run instead, where that is known.
+        holder: Option<SessionId>,
     },
     /// Start the run again after a failure.
     Restart(RunId, Bag),
@@ -62,6 +64,7 @@ pub struct NodeStatus {
 /// What a node is made of.
 pub(crate) struct NodeArgs {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) node: NodeId,
     pub(crate) directory: Directory,
     pub(crate) inspector: Arc<dyn Inspector>,
     /// Ended by a drain: intake, timers and sweep.
@@ -77,6 +80,7 @@ struct Driven {
 /// The actor's state.
 pub(crate) struct NodeState {
     shared: Arc<Shared>,
+    config: Arc<RunConfig>,
     me: ActorRef<NodeMsg>,
     directory: Directory,
     hints: Arc<Hints>,
@@ -108,6 +112,7 @@ impl Actor for Node {
     ) -> Result<NodeState, ActorProcessingErr> {
         let NodeArgs {
             shared,
+            node,
             directory,
             inspector,
             bringing,
@@ -116,6 +121,7 @@ impl Actor for Node {
         loops::start(shared.clone(), directory.clone(), me.clone(), &bringing);
         Ok(NodeState {
             _presence: shared.tasks.presence(),
+            config: Arc::new(shared.run_config(node)),
             shared,
             me,
             directory,
@@ -178,7 +184,8 @@ impl NodeState {
                 actor,
                 reason,
                 again,
-            } => self.over(run, actor, reason, again).await?,
+                holder,
+            } => self.over(run, actor, reason, again, holder).await?,
             NodeMsg::Restart(run, bag) => {
                 self.resting.remove(&run);
                 if !self.drained {
@@ -251,6 +258,7 @@ impl NodeState {
         let tasks = self.shared.tasks.child();
         let args = RunArgs {
             shared: self.shared.clone(),
+            config: self.config.clone(),
             run: run.clone(),
             node: self.me.clone(),
             directory: self.directory.clone(),
@@ -281,6 +289,7 @@ impl NodeState {
         actor: ActorId,
         reason: StopReason,
         again: bool,
+        holder: Option<SessionId>,
     ) -> Result<(), ActorProcessingErr> {
         if self.by_actor.remove(&actor).is_none() {
             return Ok(());
@@ -305,7 +314,7 @@ impl NodeState {
             }
             StopReason::Fenced(why) => {
                 tracing::info!(%run, why, "somebody else drives the run");
-                self.put_back(&driven.bag);
+                self.pass_on(&driven.bag, holder);
             }
             StopReason::Unreadable(why) => self.quarantine(run, why),
             StopReason::Released | StopReason::AuthorityLost => {}
@@ -361,13 +370,18 @@ impl NodeState {
         }
     }
 
-    fn put_back(&self, bag: &Bag) {
+    /// Hands the messages to the run's holder; what does not get there is put back, for whoever is handed it next.
+    fn pass_on(&self, bag: &Bag, holder: Option<SessionId>) {
         for mail in bag.all().into_iter().filter_map(|seq| bag.take(seq)) {
-            let (shared, wait) = (
-                self.shared.clone(),
-                jittered(NAK_WAIT, self.shared.ids.bits()),
-            );
+            let (shared, holder) = (self.shared.clone(), holder.clone());
+            let wait = jittered(NAK_WAIT, self.shared.ids.bits());
             self.shared.tasks.spawn(async move {
+                if let Some(holder) = holder {
+                    match shared.store.forward(&holder, &mail.message).await {
+                        Ok(()) => return,
+                        Err(error) => tracing::debug!(%error, "an inbox message was not forwarded"),
+                    }
+                }
                 if let Err(error) = shared.store.nak_message(&mail.message.run, mail.message.seq, wait).await {
                     tracing::debug!(%error, "an inbox message was not put back; the next life of this process gets it");
                 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_protocol::{RunId, RunState, Seq};
+use leasehold_protocol::{RunId, RunState, Seq, SessionId};
 use ractor::ActorRef;
 use tokio::sync::Semaphore;
 
@@ -21,6 +21,12 @@ const TIMER_LOOK: Duration = Duration::from_millis(250);
 /// Between two sweeps, at most. A sweep is the net under hints, timers and restarts: what it finds was missed by something quicker.
 const SWEEP: Duration = Duration::from_secs(30);
 
+/// Runs of a dead neighbour that are gone through together.
+const TAKEOVERS: usize = 4096;
+/// Between two of them: at most a thousand takeovers a second, so that five hundred expiries at once are over within a second and a hundred
+/// thousand do not bury the servers.
+const TAKEOVER_PAUSE: Duration = Duration::from_millis(1);
+
 pub(super) fn start(
     shared: Arc<Shared>,
     directory: Directory,
@@ -29,6 +35,7 @@ pub(super) fn start(
 ) {
     tasks.spawn(intake(shared.clone(), node.clone()));
     tasks.spawn(timers(shared.clone(), node.clone()));
+    tasks.spawn(unowned(shared.clone(), directory.clone(), node.clone()));
     tasks.spawn(sweep(shared, directory, node));
 }
 
@@ -70,6 +77,22 @@ async fn timers(shared: Arc<Shared>, node: ActorRef<NodeMsg>) {
     }
 }
 
+/// Runs that have just lost their owner, or of which there is news. Many nodes hear of the same runs at once, so each goes through them in
+/// an order and at a pace of its own: whoever comes second finds the lease taken.
+async fn unowned(shared: Arc<Shared>, directory: Directory, node: ActorRef<NodeMsg>) {
+    let mut hints = shared.store.unowned();
+    let mut runs = Vec::new();
+    while hints.recv_many(&mut runs, TAKEOVERS).await > 0 {
+        runs.sort_by_cached_key(|_| shared.ids.bits());
+        for run in runs.drain(..) {
+            if !directory.contains(&run) {
+                let _ = node.cast(NodeMsg::Wake(run));
+            }
+            tokio::time::sleep(jittered(TAKEOVER_PAUSE, shared.ids.bits())).await;
+        }
+    }
+}
+
 async fn sweep(shared: Arc<Shared>, directory: Directory, node: ActorRef<NodeMsg>) {
     let mut parked: HashMap<RunId, Seq> = HashMap::new();
     loop {
@@ -88,11 +111,15 @@ async fn sweep_once(
     parked: &mut HashMap<RunId, Seq>,
 ) -> Result<(), leasehold_store::StoreError> {
     let mut still = HashMap::new();
+    let mut alive = HashMap::new();
     for head in shared.store.open_runs().await? {
         if directory.contains(&head.run) {
             continue;
         }
         if parked.get(&head.run) != Some(&head.last) {
+            if is_held(shared, &head.run, &mut alive).await? {
+                continue;
+            }
             let commits = shared.store.read_journal(&head.run, Seq::NONE).await?;
             match RunState::fold(head.run.clone(), &commits) {
                 Ok(state) if state.parked => {
@@ -112,4 +139,24 @@ async fn sweep_once(
     }
     *parked = still;
     Ok(())
+}
+
+/// Whether another session that is alive holds the run. `alive` remembers the verdicts of this sweep.
+async fn is_held(
+    shared: &Shared,
+    run: &RunId,
+    alive: &mut HashMap<SessionId, bool>,
+) -> Result<bool, leasehold_store::StoreError> {
+    let Some(holder) = shared.store.lease(run).await?.record else {
+        return Ok(false);
+    };
+    if holder.session == shared.session {
+        return Ok(false);
+    }
+    if let Some(alive) = alive.get(&holder.session) {
+        return Ok(*alive);
+    }
+    let is_alive = shared.store.session_alive(&holder.session).await?;
+    alive.insert(holder.session, is_alive);
+    Ok(is_alive)
 }

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_protocol::{Effect, Input, RunId, RunMachine, Seq, StopReason, StoredCommit};
+use leasehold_protocol::{
+    Effect, Input, RunConfig, RunId, RunMachine, Seq, SessionId, StopReason, StoredCommit,
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -25,8 +27,8 @@ use crate::tasks::{Tasks, caught};
 pub(crate) enum RunMsg {
     /// The lease is held and the journal is read.
     Opened(Box<Opened>),
-    /// The run is not for this node now.
-    NotOurs(String),
+    /// The run is not for this node now: who holds it, where that is known, and why.
+    NotOurs(Option<SessionId>, String),
     /// Something for the machine.
     Input(Box<Input>),
     /// The bag holds something new.
@@ -48,6 +50,7 @@ impl RunMsg {
 /// What a run actor is made of.
 pub(crate) struct RunArgs {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) config: Arc<RunConfig>,
     pub(crate) run: RunId,
     pub(crate) node: ActorRef<NodeMsg>,
     pub(crate) directory: Directory,
@@ -80,6 +83,8 @@ pub(crate) struct Run {
     pub(super) reading: u32,
     pub(super) alarm: Option<(u64, AbortHandle)>,
     leaving: Option<StopReason>,
+    /// Who holds the run instead.
+    holder: Option<SessionId>,
     /// Something came in while leaving that the next owner has to look at.
     again: bool,
     _presence: TaskTrackerToken,
@@ -98,7 +103,7 @@ impl Actor for RunActor {
         me: ActorRef<RunMsg>,
         args: RunArgs,
     ) -> Result<Run, ActorProcessingErr> {
-        let machine = RunMachine::new(args.shared.run_config(), args.run.clone());
+        let machine = RunMachine::new((*args.config).clone(), args.run.clone());
         let number = args.shared.machines.fetch_add(1, Ordering::Relaxed);
         let run = Run {
             me,
@@ -114,6 +119,7 @@ impl Actor for RunActor {
             reading: 0,
             alarm: None,
             leaving: None,
+            holder: None,
             again: false,
             _presence: args.shared.tasks.presence(),
             args,
@@ -148,7 +154,10 @@ impl Run {
             RunMsg::Last => self.leave(),
             _ if self.leaving.is_some() => self.again |= matches!(message, RunMsg::Input(_)),
             RunMsg::Opened(opened) => self.opened(*opened),
-            RunMsg::NotOurs(why) => self.stop(StopReason::Fenced(why)),
+            RunMsg::NotOurs(holder, why) => {
+                self.holder = holder;
+                self.stop(StopReason::Fenced(why));
+            }
             RunMsg::Input(input) if !self.loaded => {
                 // Anything else is read with the journal and the chains.
                 self.draining |= *input == Input::Drain;
@@ -270,7 +279,7 @@ impl Run {
             machine: self.number,
             run: self.args.run.clone(),
             cluster: shared.cluster.clone(),
-            node: shared.node.clone(),
+            node: self.args.config.node.clone(),
             session: shared.session.clone(),
             clock_bound_ms: shared.clock_bound_ms,
             hook: shared.hook.is_some(),
@@ -308,6 +317,7 @@ impl Run {
             actor: self.me.get_id(),
             reason,
             again: self.again,
+            holder: self.holder.take(),
         };
         let _ = self.args.node.cast(over);
         self.me.stop(Some(LEFT.to_owned()));

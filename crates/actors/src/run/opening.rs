@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_protocol::{Body, RunId, Seq, StopReason, StoredCommit};
+use leasehold_protocol::{Body, RunId, Seq, SessionId, StopReason, StoredCommit};
 use leasehold_store::{AppendError, LeaseRecord, StoreError};
 use tokio::sync::Semaphore;
 
@@ -27,7 +27,7 @@ pub(super) async fn open(
     by_timer: bool,
 ) -> RunMsg {
     let Ok(_place) = openings.acquire().await else {
-        return RunMsg::NotOurs("the runtime stops".to_owned());
+        return RunMsg::NotOurs(None, "the runtime stops".to_owned());
     };
     match try_open(&shared, &run, by_timer).await {
         Ok(message) => message,
@@ -44,7 +44,7 @@ async fn try_open(shared: &Shared, run: &RunId, by_timer: bool) -> Result<RunMsg
     }
     let lease = match take_lease(shared, run).await? {
         Ok(revision) => revision,
-        Err(holder) => return Ok(RunMsg::NotOurs(holder)),
+        Err((holder, why)) => return Ok(RunMsg::NotOurs(holder, why)),
     };
     shared.reach(Point::R1, run, None).await;
     let commits = shared
@@ -68,8 +68,11 @@ async fn try_open(shared: &Shared, run: &RunId, by_timer: bool) -> Result<RunMsg
     })))
 }
 
-/// The lease's revision, or who holds it.
-async fn take_lease(shared: &Shared, run: &RunId) -> Result<Result<Seq, String>, StoreError> {
+/// The lease's revision, or who holds it and why it was not taken.
+async fn take_lease(
+    shared: &Shared,
+    run: &RunId,
+) -> Result<Result<Seq, (Option<SessionId>, String)>, StoreError> {
     let mut backoff = Backoff::default();
     loop {
         let lease = shared
@@ -83,7 +86,8 @@ async fn take_lease(shared: &Shared, run: &RunId) -> Result<Result<Seq, String>,
                 })
                 .await?
         {
-            return Ok(Err(format!("session {} holds the lease", holder.session)));
+            let why = format!("session {} holds the lease", holder.session);
+            return Ok(Err((Some(holder.session), why)));
         }
         // The epoch is only shown; what fences is the journal.
         let record = LeaseRecord {
@@ -96,7 +100,7 @@ async fn take_lease(shared: &Shared, run: &RunId) -> Result<Result<Seq, String>,
             .await
         {
             Ok(revision) => return Ok(Ok(revision)),
-            Err(AppendError::Never(error)) => return Ok(Err(error)),
+            Err(AppendError::Never(error)) => return Ok(Err((None, error))),
             Err(error) => {
                 tracing::debug!(%run, %error, "the lease was not taken; reading it again");
                 backoff.wait(shared).await;

@@ -16,7 +16,7 @@ use super::pull::{self, Places};
 use crate::points::Point;
 use crate::restart::{Failures, RestartPolicy};
 use crate::run::LEFT;
-use crate::shared::Shared;
+use crate::shared::WorkerSide;
 use crate::tasks::Tasks;
 
 /// What the worker is told.
@@ -36,7 +36,7 @@ pub(crate) enum WorkerMsg {
 
 /// What a worker is made of.
 pub(crate) struct WorkerArgs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<WorkerSide>,
     pub(crate) slots: usize,
     /// Ended by a drain: nothing is pulled any more.
     pub(crate) pulling: Tasks,
@@ -48,6 +48,8 @@ struct InHand {
     tasks: Tasks,
     class: SideEffect,
     running: Arc<AtomicBool>,
+    /// Left by an earlier life.
+    is_left: bool,
     waiting: Vec<oneshot::Sender<InspectAnswer>>,
     /// The same call, delivered meanwhile: begun when this is over.
     next: Option<(Delivery, Places)>,
@@ -55,7 +57,7 @@ struct InHand {
 
 /// The actor's state.
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     me: ActorRef<WorkerMsg>,
     in_hand: HashMap<ChainKey, InHand>,
     by_actor: HashMap<ActorId, ChainKey>,
@@ -205,6 +207,7 @@ impl Worker {
             .get(&chain.tool)
             .map_or(SideEffect::Destructive, |tool| tool.spec().side_effect);
         let running = Arc::new(AtomicBool::new(false));
+        let is_left = matches!(start, Start::Left);
         let tasks = self.shared.tasks.child();
         let args = CallArgs {
             shared: self.shared.clone(),
@@ -226,6 +229,7 @@ impl Worker {
                 tasks,
                 class,
                 running,
+                is_left,
                 waiting,
                 next: None,
             },
@@ -247,6 +251,13 @@ impl Worker {
             return Ok(());
         };
         self.failures.remove(chain);
+        if in_hand.is_left {
+            // Its owner may have parked the run long ago.
+            let (shared, run) = (self.shared.clone(), chain.run.clone());
+            self.shared
+                .tasks
+                .spawn(async move { shared.store.wake(&run).await });
+        }
         for answer in in_hand.waiting {
             let _ = answer.send(InspectAnswer::Settled);
         }
@@ -298,7 +309,7 @@ impl Worker {
 
 /// Hands a pulled call to the worker.
 pub(super) async fn hand_over(
-    shared: &Shared,
+    shared: &WorkerSide,
     worker: &ActorRef<WorkerMsg>,
     delivery: Delivery,
     places: Places,

@@ -16,7 +16,7 @@ use super::WorkerMsg;
 use super::effects;
 use super::pull::Places;
 use crate::run::LEFT;
-use crate::shared::Shared;
+use crate::shared::WorkerSide;
 use crate::tasks::{Tasks, caught};
 
 /// What a call actor is told.
@@ -44,7 +44,7 @@ pub(super) enum Start {
 
 /// What a call actor is made of.
 pub(super) struct CallArgs {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorkerSide>,
     pub(super) worker: ActorRef<WorkerMsg>,
     pub(super) chain: ChainKey,
     pub(super) class: SideEffect,
@@ -58,7 +58,7 @@ pub(super) struct CallArgs {
 
 /// The actor's state.
 pub(super) struct CallState {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorkerSide>,
     worker: ActorRef<WorkerMsg>,
     pub(super) me: ActorRef<CallMsg>,
     pub(super) chain: ChainKey,
@@ -99,7 +99,7 @@ impl Actor for CallActor {
             running,
             tasks,
         } = args;
-        let identity = shared.worker.clone();
+        let identity = shared.identity.clone();
         let (machine, effects) = match start {
             Start::Delivered {
                 seq,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::call::{CallMsg, CallState};
 use super::tool;
 use crate::points::Point;
-use crate::shared::{Backoff, Shared};
+use crate::shared::{Backoff, WorkerSide};
 
 /// Starts an effect. `publishes_both`: the same answer writes the outcome to register and logbook.
 pub(super) fn perform(call: &mut CallState, effect: AttemptEffect, publishes_both: bool) {
@@ -57,7 +57,7 @@ pub(super) fn perform(call: &mut CallState, effect: AttemptEffect, publishes_bot
     }
 }
 
-async fn read_chain(shared: Arc<Shared>, chain: ChainKey) -> CallMsg {
+async fn read_chain(shared: Arc<WorkerSide>, chain: ChainKey) -> CallMsg {
     match shared
         .ask("read a chain", || shared.store.read_chain(&chain))
         .await
@@ -69,14 +69,14 @@ async fn read_chain(shared: Arc<Shared>, chain: ChainKey) -> CallMsg {
 
 /// Writes a register as this worker. The authority is read at the last moment before the write; an outcome needs none: it is a fact.
 async fn write(
-    shared: &Shared,
+    shared: &WorkerSide,
     chain: &ChainKey,
     register: Register,
     expected: Seq,
     body: &Body,
 ) -> Result<WriteAnswer, String> {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let writer = Writer::Worker(shared.worker.worker.clone());
+    let writer = Writer::Worker(shared.identity.worker.clone());
     let mut backoff = Backoff::default();
     loop {
         if register == Register::Claim && !shared.authority.check() {
@@ -103,7 +103,7 @@ async fn write(
 }
 
 async fn write_claim(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     chain: ChainKey,
     expected: Seq,
     body: Body,
@@ -121,7 +121,7 @@ async fn write_claim(
 }
 
 async fn write_outcome(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     chain: ChainKey,
     expected: Seq,
     body: Body,
@@ -142,7 +142,7 @@ async fn write_outcome(
 }
 
 async fn create_record(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     chain: ChainKey,
     record: LogbookRecord,
     claimed: Arc<Notify>,
@@ -160,7 +160,7 @@ async fn create_record(
 }
 
 async fn log_outcome(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     chain: ChainKey,
     record: LogbookRecord,
     logged: Arc<Notify>,
@@ -174,7 +174,7 @@ async fn log_outcome(
     CallMsg::Input(AttemptInput::OutcomeLogged(result))
 }
 
-async fn read_record(shared: Arc<Shared>, chain: ChainKey) -> CallMsg {
+async fn read_record(shared: Arc<WorkerSide>, chain: ChainKey) -> CallMsg {
     let result = shared
         .logbook
         .get(&chain)
@@ -184,7 +184,7 @@ async fn read_record(shared: Arc<Shared>, chain: ChainKey) -> CallMsg {
 }
 
 /// A logbook that failed to write durably is in doubt: no effect may follow in this life of the process.
-fn doubt(shared: &Shared, error: LogbookError) -> String {
+fn doubt(shared: &WorkerSide, error: LogbookError) -> String {
     let text = error.to_string();
     if let LogbookError::NotDurable(_) = error {
         shared.authority.lose(&text);
@@ -193,8 +193,13 @@ fn doubt(shared: &Shared, error: LogbookError) -> String {
 }
 
 /// Each kind of evidence stands once: a note that is there already, from this or an earlier life, is not written again.
-async fn write_note(shared: Arc<Shared>, chain: ChainKey, body: Body, last_place: bool) -> CallMsg {
-    let writer = Writer::Worker(shared.worker.worker.clone());
+async fn write_note(
+    shared: Arc<WorkerSide>,
+    chain: ChainKey,
+    body: Body,
+    last_place: bool,
+) -> CallMsg {
+    let writer = Writer::Worker(shared.identity.worker.clone());
     let token = writer.token();
     let standing = shared
         .ask("read notes", || shared.store.read_notes(&chain))
@@ -225,13 +230,13 @@ async fn write_note(shared: Arc<Shared>, chain: ChainKey, body: Body, last_place
     CallMsg::Input(AttemptInput::NoteTried)
 }
 
-async fn published(shared: Arc<Shared>, chain: ChainKey) {
+async fn published(shared: Arc<WorkerSide>, chain: ChainKey) {
     if let Err(error) = shared.logbook.published(&chain).await {
         tracing::debug!(%chain, %error, "the attempt stays open in the logbook; the next life settles it again");
     }
 }
 
-async fn acknowledge(shared: Arc<Shared>, chain: ChainKey, seq: Seq) {
+async fn acknowledge(shared: Arc<WorkerSide>, chain: ChainKey, seq: Seq) {
     shared.reach(Point::W10, &chain.run, Some(&chain)).await;
     if let Err(error) = shared.store.ack_call(&chain, seq).await {
         tracing::debug!(%chain, %error, "a call was not acknowledged; it comes again and is found over");

@@ -11,4 +11,4 @@ mod pull;
 mod tool;
 
 pub(crate) use actor::{ToolWorker, WorkerArgs, WorkerMsg};
-pub(crate) use inspector::LocalInspector;
+pub(crate) use inspector::{AnyInspector, answer_others};

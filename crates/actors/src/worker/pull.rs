@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::WorkerMsg;
 use super::actor::hand_over;
-use crate::shared::{Backoff, Shared};
+use crate::shared::{Backoff, WorkerSide};
 use crate::tasks::Tasks;
 
 /// The places that a call takes while it is in hand.
@@ -31,7 +31,7 @@ struct Group {
 
 /// First settles what a predecessor left, then pulls for as long as `pulling` lasts.
 pub(super) fn start(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     worker: ActorRef<WorkerMsg>,
     slots: usize,
     pulling: Tasks,
@@ -49,7 +49,7 @@ pub(super) fn start(
 }
 
 /// The attempts of earlier lives that are not settled. A logbook that cannot be read knows nothing, and says so when it is asked.
-async fn left_open(shared: &Shared) -> Vec<ChainKey> {
+async fn left_open(shared: &WorkerSide) -> Vec<ChainKey> {
     match shared.logbook.open_attempts().await {
         Ok(open) => open.into_iter().map(|(chain, _)| chain).collect(),
         Err(error) => {
@@ -59,7 +59,7 @@ async fn left_open(shared: &Shared) -> Vec<ChainKey> {
     }
 }
 
-fn groups(shared: &Shared) -> Vec<Group> {
+fn groups(shared: &WorkerSide) -> Vec<Group> {
     let mut free = Group {
         tools: Vec::new(),
         most: None,
@@ -92,7 +92,7 @@ fn groups(shared: &Shared) -> Vec<Group> {
 }
 
 async fn pull(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     worker: ActorRef<WorkerMsg>,
     slots: Arc<Semaphore>,
     group: Group,

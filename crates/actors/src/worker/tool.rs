@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallMsg, CallState};
 use crate::points::Point;
-use crate::shared::Shared;
+use crate::shared::WorkerSide;
 use crate::tasks::caught;
 
 /// How long a tool may go on after its cancellation before it is dropped: enough to close a connection or to say what happened.
@@ -58,7 +58,7 @@ fn request(execution: &Execution, chain: &ChainKey, cancel: CancellationToken) -
 }
 
 async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerSide>,
     chain: ChainKey,
     tool: Arc<dyn Tool>,
     request: Call,
@@ -96,7 +96,7 @@ fn late() -> ToolError {
 }
 
 async fn meaning(
-    shared: &Shared,
+    shared: &WorkerSide,
     chain: &ChainKey,
     returned: Result<Result<ToolOutput, ToolError>, String>,
 ) -> Result<ToolReturn, StoreError> {
@@ -133,7 +133,7 @@ async fn meaning(
 }
 
 /// Bytes that are no usable JSON: kept whole, in the outcome if they fit, else in the blob store with their beginning in the outcome.
-async fn unusable(shared: &Shared, invalid: InvalidContent) -> Result<ToolReturn, StoreError> {
+async fn unusable(shared: &WorkerSide, invalid: InvalidContent) -> Result<ToolReturn, StoreError> {
     let bytes = invalid.kept.as_bytes();
     let error = invalid.reason.to_string();
     if bytes.len() <= MAX_INLINE {

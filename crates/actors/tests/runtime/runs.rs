@@ -154,7 +154,9 @@ async fn everything_wrong_with_a_submission_is_said_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrency_key_bounds_its_calls_and_holds_no_other_tool_up() {
     let world = World::new();
-    let life = world.start_with(|options| options.slots = 2).await;
+    let life = world
+        .start_with(|options| options.worker.as_mut().unwrap().slots = 2)
+        .await;
     let held = life
         .submit(
             "held",

@@ -160,6 +160,7 @@ pub async fn k58_tools_with_odd_names_get_their_own_calls(rig: &dyn Rig) {
         let asked = [tool.clone()];
         let delivery = soon("a call", store.next_call(&asked)).await.unwrap();
         assert_eq!((&delivery.chain.tool, delivery.call), (tool, bytes(tool)));
+        store.ack_call(&delivery.chain, delivery.seq).await.unwrap();
         let messages = store
             .read_chain(&chain(&run, tool, &format!("{}-0", n + 1)))
             .await
