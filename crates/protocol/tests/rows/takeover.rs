@@ -2,7 +2,7 @@
 
 use leasehold_json::Digest;
 use leasehold_protocol::{
-    Commit, Decision, Effect, Event, Finding, FoldError, HookAnswer, InboxAnswer, JournalSubject,
+    Commit, Decision, Effect, Event, Finding, FoldError, Hint, HookAnswer, InboxAnswer, Input, JournalSubject,
     ObservationKind, Question, Reason, RunState, Status, StopReason, StoredCommit,
 };
 
@@ -217,6 +217,8 @@ fn s52_waiting_holds_a_run_that_has_decided_nothing_yet() {
     w.takeover();
     assert_eq!((w.open(), w.views().len()), (first(), 1));
     assert_eq!(w.state().status(), Status::Waiting);
+    w.takeover();
+    assert_eq!((w.views().len(), w.state().parked), (1, true));
     w.decides([complete()]);
     w.decide("run.1", Decision::Approve);
     assert_eq!(w.ended(), Some((Status::Completed, Reason::GoalCompleted)));
@@ -329,6 +331,23 @@ fn s52_a_takeover_while_the_run_waits_asks_no_second_question() {
 }
 
 #[test]
+fn s52_what_workers_write_meanwhile_does_not_keep_the_owner() {
+    let mut w = held();
+    w.faults = [crate::harness::Fault::Fine, crate::harness::Fault::Held].into();
+    w.takeover();
+    let park = w.held.take().expect("a park commit on its way");
+    let chain = w.key("1-0", 1);
+    let hint = Input::Hint(Hint {
+        chain,
+        message: None,
+    });
+    assert_eq!(w.ask(hint), []);
+    w.commit_now(park, true);
+    w.go();
+    assert_eq!((w.owner.is_none(), w.state().parked), (true, true));
+}
+
+#[test]
 fn s52_a_crash_while_the_question_is_asked_neither_loses_nor_doubles_it() {
     // An owner that needs a timer asks first and parks in a commit of its own: it dies between the two.
     let mut w = World::deciding([call("pay"), complete()]).hand("pay", [Hand::Absent]);
@@ -421,10 +440,15 @@ fn s52_an_answer_about_a_step_is_folded_while_the_run_is_held_and_carried_out_af
     let mut w = w.submit();
     assert_eq!(w.open(), ["1-0.1"]);
     w.hook = Some(waiting("go on"));
+    let judged = |w: &World| {
+        let asked = |effect: &&Effect| matches!(effect, Effect::AskPolicy(_));
+        w.seen.iter().filter(asked).count()
+    };
     w.decide("1-0.1", Decision::Approve);
-    assert_eq!(w.open(), ["run.1"]);
+    assert_eq!((w.open(), judged(&w)), (first(), 1));
     assert!(w.executed.is_empty() && w.state().parked);
     w.decide("run.1", Decision::Approve);
+    assert_eq!(judged(&w), 2);
     assert_eq!((w.acted("1-0"), w.is_ended()), (1, true));
 }
 
