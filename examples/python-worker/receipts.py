@@ -1,0 +1,78 @@
+"""The durable receipt store: this worker's own record of what it armed and what came of it. `docs/protocol.md` section 12.
+
+It is evidence and an outbox, never a to-do list. The first receipt of an attempt is create-if-absent: a receipt that is there already means
+*do not execute*. Every write is on the disk when its method returns (SQLite, `synchronous=FULL`).
+
+A store has an id, minted with its file, which stands in every claim: a claim made under another store is one that this store knows nothing
+about. The lock is held for the process's life, so two workers never share a store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+import uuid
+from pathlib import Path
+from typing import Any
+
+from names import Attempt
+
+Receipt = dict[str, Any]
+
+
+def armed(claim: str, incarnation: str, call: int) -> Receipt:
+    """The effect may begin any time from here."""
+    return {"kind": "armed", "claim": claim, "incarnation": incarnation, "call": call}
+
+
+def tombstone(claim: str, why: str) -> Receipt:
+    """The effect never began and never will."""
+    return {"kind": "tombstone", "claim": claim, "why": why}
+
+
+class Receipts:
+    """The store in a folder. Its methods block; use it from one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(folder / "lock", "w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SystemExit(f"error: another worker uses {folder}; give each worker a folder of its own") from error
+        self._db = sqlite3.connect(folder / "receipts.db", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS store (id TEXT NOT NULL)")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS receipts (attempt TEXT PRIMARY KEY, receipt TEXT NOT NULL, settled INTEGER NOT NULL DEFAULT 0)"
+        )
+        with self._db:
+            self._db.execute("INSERT INTO store SELECT ? WHERE NOT EXISTS (SELECT 1 FROM store)", (uuid.uuid4().hex,))
+        self.id: str = self._db.execute("SELECT id FROM store").fetchone()[0]
+
+    def create(self, attempt: Attempt, receipt: Receipt) -> Receipt | None:
+        """Writes the attempt's first receipt. If one is there already, writes nothing and returns that one."""
+        written = self._db.execute(
+            "INSERT INTO receipts (attempt, receipt) VALUES (?, ?) ON CONFLICT DO NOTHING", (attempt.json(), json.dumps(receipt))
+        )
+        return None if written.rowcount == 1 else self.get(attempt)
+
+    def outcome(self, attempt: Attempt, armed: Receipt, fact: dict[str, Any]) -> None:
+        """Replaces the armed receipt by its outcome."""
+        receipt = {"kind": "outcome", "armed": armed, "outcome": fact}
+        self._db.execute("UPDATE receipts SET receipt = ? WHERE attempt = ?", (json.dumps(receipt), attempt.json()))
+
+    def get(self, attempt: Attempt) -> Receipt | None:
+        row = self._db.execute("SELECT receipt FROM receipts WHERE attempt = ?", (attempt.json(),)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def settle(self, attempt: Attempt) -> None:
+        """Everything known about the attempt stands in its register. The receipt stays."""
+        self._db.execute("UPDATE receipts SET settled = 1 WHERE attempt = ?", (attempt.json(),))
+
+    def open(self) -> list[Attempt]:
+        """What an earlier life of this worker did not settle."""
+        rows = self._db.execute("SELECT attempt FROM receipts WHERE settled = 0 ORDER BY rowid").fetchall()
+        return [Attempt.from_json(row[0]) for row in rows]
