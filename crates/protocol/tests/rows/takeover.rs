@@ -2,8 +2,8 @@
 
 use leasehold_json::Digest;
 use leasehold_protocol::{
-    Commit, Decision, Effect, Event, Finding, FoldError, Hint, HookAnswer, InboxAnswer, Input, JournalSubject,
-    ObservationKind, Question, Reason, RunState, Status, StopReason, StoredCommit,
+    Commit, Decision, Effect, Event, Finding, FoldError, Hint, HookAnswer, InboxAnswer, Input,
+    JournalSubject, ObservationKind, Question, Reason, RunState, Status, StopReason, StoredCommit,
 };
 
 use crate::harness::World;
