@@ -13,6 +13,8 @@ use leasehold_tools::{Registry, SideEffect, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Exit, Failure};
+use crate::place::Place;
+use crate::socket::client::Client;
 
 const FORMAT: u32 = 1;
 
@@ -32,6 +34,22 @@ fn path(folder: &Path) -> PathBuf {
 }
 
 impl KnownTools {
+    /// The tools known in a place: those of its folder's file, or those that a node of the cluster has.
+    pub(crate) async fn of(place: &Place) -> Result<Self, Failure> {
+        match place {
+            Place::Folder(folder) => Self::read(folder),
+            Place::Cluster(_) => {
+                let tools = Client::connect(place)
+                    .await?
+                    .hello()
+                    .await?
+                    .tools
+                    .into_iter();
+                Ok(Self(tools.map(|spec| (spec.name.clone(), spec)).collect()))
+            }
+        }
+    }
+
     /// Reads the file; a folder without one knows no tools.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let path = path(folder);

@@ -9,40 +9,36 @@ mod dev;
 mod failure;
 mod known_tools;
 mod material;
+mod node;
 #[cfg(feature = "demo")]
 mod payments;
+mod place;
 mod say;
 mod socket;
 mod source;
+mod stop;
 mod table;
 mod timeline;
 mod variables;
 mod view;
+mod worker;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::parser::ValueSource;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use leasehold_protocol::Decision;
 use tracing_subscriber::EnvFilter;
 
-use commands::{Context, DATA_FOLDER, DATA_VARIABLE};
+use commands::Context;
 use failure::{EXIT_CODES, Exit, Failure};
+use place::PlaceArgs;
 
 /// Runs of tool-calling agents that survive their process, and know what their tools did.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, after_help = EXIT_CODES)]
 struct Cli {
-    /// The data folder
-    #[arg(
-        long,
-        global = true,
-        env = DATA_VARIABLE,
-        default_value = DATA_FOLDER,
-        value_name = "DIR"
-    )]
-    data: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Machine-readable output: one line of JSON
     #[arg(long, global = true)]
     json: bool,
@@ -57,6 +53,10 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run the runtime on the data folder until it is told to stop
     Dev(dev::DevArgs),
+    /// Run a node of a cluster on NATS: it drives runs
+    Node(node::NodeArgs),
+    /// Run a worker of a cluster on NATS: it executes calls
+    Worker(worker::WorkerArgs),
     /// Submit a run
     Run(commands::run::RunArgs),
     /// List runs
@@ -92,12 +92,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
-    let named = matches.value_source("data") == Some(ValueSource::CommandLine);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::parse();
     log();
     let json = cli.json;
-    let exit = match start(cli, named) {
+    let exit = match start(cli) {
         Ok(exit) => exit,
         Err(failure) => {
             tell(&failure, json);
@@ -107,30 +105,28 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// `named`: the data folder was named on the command line.
-fn start(cli: Cli, named: bool) -> Result<Exit, Failure> {
+fn start(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::broken(format!("the async runtime does not start: {error}")))?;
-    let exit = runtime.block_on(run(cli, named));
+    let exit = runtime.block_on(run(cli));
     // Whoever still reads standard input must not keep the process.
     runtime.shutdown_background();
     exit
 }
 
-#[cfg_attr(
-    not(feature = "demo"),
-    expect(unused_variables, reason = "only the demo cares")
-)]
-async fn run(cli: Cli, named: bool) -> Result<Exit, Failure> {
+async fn run(cli: Cli) -> Result<Exit, Failure> {
+    let place = cli.place.place()?;
     let context = Context {
-        folder: &cli.data,
+        place: &place,
         json: cli.json,
     };
     match cli.command {
         // It wants a folder of its own: the usual one is not meant.
         #[cfg(feature = "demo")]
-        Command::Demo(args) => demo::run(named.then_some(context.folder), context.json, args).await,
-        Command::Dev(args) => dev::run(context.folder, args).await,
+        Command::Demo(args) => demo::run(cli.place.named_folder(), context.json, args).await,
+        Command::Dev(args) => dev::run(place.folder()?, args).await,
+        Command::Node(args) => node::run(place.target()?, args).await,
+        Command::Worker(args) => worker::run(place.target()?, args).await,
         Command::Run(args) => commands::run::run(context, args).await,
         Command::Runs(args) => commands::runs::run(context, args).await,
         Command::Show(args) => commands::show::run(context, args).await,

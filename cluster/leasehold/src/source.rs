@@ -1,4 +1,4 @@
-//! Where readers read: from the running `leasehold dev`, or straight from the data folder while nobody runs on it.
+//! Where readers read: from the running `leasehold dev` or the cluster, or straight from the data folder while nobody runs on it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use leasehold_protocol::RunId;
 
 use crate::failure::{Exit, Failure};
 use crate::material::{Material, all_runs};
+use crate::place::Place;
 use crate::socket::client::{Client, ClientError};
 use crate::view::RunSummary;
 
@@ -19,11 +20,13 @@ pub(crate) enum Source {
 
 impl Source {
     /// Connects, or opens the folder under its lock.
-    pub(crate) async fn open(folder: &Path) -> Result<Self, Failure> {
-        match Client::connect(folder).await {
-            Ok(client) => Ok(Source::Live(Box::new(client))),
-            Err(ClientError::NoRuntime { .. }) => open_folder(folder).map(Source::Folder),
-            Err(error) => Err(error.into()),
+    pub(crate) async fn open(place: &Place) -> Result<Self, Failure> {
+        match (Client::connect(place).await, place) {
+            (Ok(client), _) => Ok(Source::Live(Box::new(client))),
+            (Err(ClientError::NoRuntime { .. }), Place::Folder(folder)) => {
+                open_folder(folder).map(Source::Folder)
+            }
+            (Err(error), _) => Err(error.into()),
         }
     }
 
@@ -47,14 +50,14 @@ impl Source {
     /// Everything stored about the run; an error if there is none.
     pub(crate) async fn material(
         &mut self,
-        folder: &Path,
+        place: &Place,
         run: &RunId,
     ) -> Result<Material, Failure> {
         let material = match self {
             Source::Live(client) => client.material(run).await?,
             Source::Folder(store) => Material::read(store, run).await.map_err(Failure::broken)?,
         };
-        material.ok_or_else(|| no_such_run(folder, run))
+        material.ok_or_else(|| no_such_run(place, run))
     }
 }
 
@@ -84,10 +87,9 @@ fn socket(folder: &Path) -> PathBuf {
     crate::socket::path(folder)
 }
 
-fn no_such_run(folder: &Path, run: &RunId) -> Failure {
+fn no_such_run(place: &Place, run: &RunId) -> Failure {
     Failure::usage(format!(
-        "there is no run {:?} in {}; `leasehold runs` lists them",
-        run.as_str(),
-        folder.display()
+        "there is no run {:?} in {place}; `leasehold runs` lists them",
+        run.as_str()
     ))
 }

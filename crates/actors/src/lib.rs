@@ -37,6 +37,6 @@ pub use node::NodeStatus;
 pub use points::{NoPoints, Place, Point, Points};
 pub use recorder::{FileRecorder, NoRecorder, Recorded, Recorder};
 pub use restart::{Failures, RestartPolicy};
-pub use runtime::{Drained, Runtime, RuntimeOptions, StartError, WorkerOptions};
+pub use runtime::{Drained, Runtime, RuntimeOptions, StartError, Teller, WorkerOptions};
 pub use shared::Progress;
 pub use submit::{SubmitProblem, SubmitRefusal, Submitted};

@@ -312,9 +312,9 @@ impl Runtime {
         worker.cast(WorkerMsg::TellIdle(tell)).is_ok() && told.await.is_ok()
     }
 
-    /// Tells everybody who watches of something that happened to a run elsewhere.
-    pub fn report(&self, progress: Progress) {
-        self.shared.tell(progress);
+    /// Tells everybody who watches of what happens to runs elsewhere.
+    pub fn teller(&self) -> Teller {
+        Teller(self.shared.progress.clone())
     }
 
     /// Stops at once: drops every task at its next await and every actor, and returns when none is left. What was in hand is as after a
@@ -329,6 +329,17 @@ impl Runtime {
             let _ = actor.kill_and_wait(None).await;
         }
         self.shared.tasks.ended().await;
+    }
+}
+
+/// See [`Runtime::teller`].
+#[derive(Clone)]
+pub struct Teller(broadcast::Sender<Progress>);
+
+impl Teller {
+    /// Tells whoever listens; nobody is nobody's loss.
+    pub fn tell(&self, progress: Progress) {
+        let _ = self.0.send(progress);
     }
 }
 

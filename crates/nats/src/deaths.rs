@@ -83,7 +83,13 @@ impl NatsStore {
         self.spawn(async move {
             let wakes = client.queue_subscribe("lh.wake.*", "nodes".to_owned());
             let Ok(mut wakes) = wakes.await else { return };
-            while let Some(wake) = wakes.next().await {
+            loop {
+                let wake = tokio::select! {
+                    // Nobody takes runs here any more: the next wake is for another node.
+                    () = woken.closed() => return,
+                    wake = wakes.next() => wake,
+                };
+                let Some(wake) = wake else { return };
                 let token = wake.subject.as_str().rsplit('.').next().unwrap_or_default();
                 let run = leasehold_tools::from_subject_token(token).ok();
                 if let Some(run) = run.and_then(|run| RunId::new(run).ok())

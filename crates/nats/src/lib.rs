@@ -12,6 +12,8 @@
 mod blobs;
 mod connect;
 mod deaths;
+mod desk;
+mod dump;
 mod error;
 mod feed;
 mod inbox;
@@ -27,9 +29,10 @@ mod timers;
 mod wire;
 
 pub use connect::{StartError, Target};
+pub use dump::DumpError;
 pub use names::Shard;
 pub use session::{
     DEFAULT_TTL, Record, Role, SHORTEST_TTL, Session, SessionAuthority, SessionOptions,
 };
 pub use store::{ACK_WAIT, DEFAULT_DOMAIN, NatsStore, Options};
-pub use streams::Shape;
+pub use streams::{Shape, Wish};

@@ -194,6 +194,14 @@ pub(crate) fn read(subject: &str) -> Result<Named, Strange> {
     named(subject).ok_or_else(|| Strange(subject.to_owned()))
 }
 
+/// The run that a record belongs to.
+pub(crate) fn run_of(subject: &str) -> Option<RunId> {
+    match named(subject)? {
+        Named::Journal(run, _) | Named::Inbox(run, _) | Named::Timer(run) => Some(run),
+        Named::Register(chain, ..) | Named::Note(chain, _) => Some(chain.run),
+    }
+}
+
 fn named(subject: &str) -> Option<Named> {
     let tokens: Vec<&str> = subject.split('.').collect();
     let run = |token: &str| RunId::new(from_subject_token(token).ok()?).ok();

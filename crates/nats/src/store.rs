@@ -14,7 +14,7 @@ use crate::deaths::Deaths;
 use crate::feed::Feed;
 use crate::names::Shard;
 use crate::session::DEFAULT_TTL;
-use crate::streams::{self, Cluster, Shape};
+use crate::streams::{self, Cluster, Shape, Wish};
 use crate::wire::{Stored, Wire};
 
 /// The domain of tools, where nothing else is said.
@@ -30,8 +30,8 @@ pub struct Options {
     pub target: Target,
     /// What the servers' lists show this process as.
     pub name: String,
-    /// Make a new cluster of this shape if there is none. Without it, none is an error.
-    pub make: Option<Shape>,
+    /// Make a new cluster if there is none. Without it, none is an error.
+    pub make: Option<Wish>,
     /// This life of a node; what it is handed inbox messages by. Absent: this process drives nothing.
     pub session: Option<SessionId>,
     /// The domain of the tools that this process serves or asks about.
@@ -94,9 +94,14 @@ impl NatsStore {
         let client = options.target.connect(&options.name).await?;
         let wire = Wire::new(client);
         let cluster = match options.make {
-            Some(shape) => {
-                let fresh = fresh_cluster()?;
-                streams::make(&wire.jetstream, shape, fresh).await?
+            Some(wish) => {
+                let is_one_of_many = wire.client.server_info().cluster.is_some();
+                let usual = if is_one_of_many {
+                    Shape::THREE
+                } else {
+                    Shape::ONE
+                };
+                streams::make(&wire.jetstream, wish.over(usual), fresh_cluster()?).await?
             }
             None => streams::find(&wire.jetstream)
                 .await?

@@ -43,6 +43,24 @@ pub struct Shape {
     pub replicas: usize,
 }
 
+/// What is wished of a new cluster, where it is not the usual for its servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// How many shards.
+    pub shards: Option<u16>,
+    /// How many copies.
+    pub replicas: Option<usize>,
+}
+
+impl Wish {
+    pub(crate) fn over(self, usual: Shape) -> Shape {
+        Shape {
+            shards: self.shards.unwrap_or(usual.shards),
+            replicas: self.replicas.unwrap_or(usual.replicas),
+        }
+    }
+}
+
 impl Shape {
     /// One server: shards buy durable throughput, because a stream alone does not group its syncs.
     pub const ONE: Shape = Shape {

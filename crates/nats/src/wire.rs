@@ -307,6 +307,18 @@ impl Wire {
     }
 }
 
+/// A message as a consumer hands it out.
+pub(crate) fn delivered(message: async_nats::jetstream::Message) -> Option<Stored> {
+    let seq = message.info().ok()?.stream_sequence;
+    let message = message.message;
+    Some(Stored {
+        seq: Seq(seq),
+        subject: message.subject.to_string(),
+        headers: message.headers.unwrap_or_default(),
+        payload: message.payload,
+    })
+}
+
 /// A message as a direct read hands it out.
 fn direct(message: Message) -> Result<Stored, String> {
     let headers = message.headers.unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) async fn run(context: Context<'_>, args: CancelArgs) -> Result<Exit, 
         by: args.by.by,
         note: args.by.note,
     };
-    let mut client = Client::connect(context.folder).await?;
+    let mut client = Client::connect(context.place).await?;
     let answer = match client.cancel(&args.run, &request).await {
         // Whoever has asked before, in other words, has asked.
         Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::SaidOtherwise => {

@@ -97,7 +97,7 @@ pub(crate) async fn run(
     args: DecideArgs,
     decision: Decision,
 ) -> Result<Exit, Failure> {
-    let mut client = Client::connect(context.folder).await?;
+    let mut client = Client::connect(context.place).await?;
     let view = client.run(&args.run).await?;
     let view = view.ok_or_else(|| Failure::usage(format!("there is no run {}", args.run)))?;
     let question = pick(&view, &args)?;
@@ -119,7 +119,7 @@ pub(crate) async fn run(
         );
         return Err(Failure::usage(text));
     }
-    if !args.yes && !confirm(context, question, &decision)? {
+    if !args.yes && !confirm(context, question, &decision).await? {
         return Err(Failure::usage("nothing was decided"));
     }
     let request = DecideRequest {
@@ -228,7 +228,7 @@ fn pick<'a>(view: &'a RunView, args: &DecideArgs) -> Result<&'a QuestionView, Fa
     }
 }
 
-fn confirm(
+async fn confirm(
     context: Context<'_>,
     question: &QuestionView,
     decision: &Decision,
@@ -240,7 +240,7 @@ fn confirm(
         );
         return Err(Failure::usage(text));
     }
-    show::tell_question(question, &KnownTools::read(context.folder)?)?;
+    show::tell_question(question, &KnownTools::of(context.place).await?)?;
     say::line(&format!("\n{}? Type yes to confirm:", choice(decision)))?;
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);

@@ -11,14 +11,14 @@ use crate::source::reading_options;
 
 pub(crate) async fn run(context: Context<'_>) -> Result<Exit, Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match Client::connect(context.folder).await {
+    match Client::connect(context.place).await {
         Ok(client) => {
             let line =
                 |text: &str| writeln!(out, "{text}").map_err(|error| Failure::output(&error));
             client.dump(line).await?;
         }
-        Err(ClientError::NoRuntime { .. }) => {
-            dump_folder(context.folder, reading_options()?, &mut out)?;
+        Err(ClientError::NoRuntime { .. }) if context.place.folder().is_ok() => {
+            dump_folder(context.place.folder()?, reading_options()?, &mut out)?;
         }
         Err(error) => return Err(error.into()),
     }

@@ -14,36 +14,21 @@ pub(crate) mod tools;
 pub(crate) mod verify;
 mod wait;
 
-use std::path::Path;
-
 use leasehold_protocol::OperatorId;
 
-use crate::view::shell_word;
+use crate::place::Place;
 
-/// The data folder, where nothing else is said.
-pub(crate) const DATA_FOLDER: &str = "./leasehold-data";
-/// The environment variable that says something else.
-pub(crate) const DATA_VARIABLE: &str = "LEASEHOLD_DATA";
-
-/// How a command was asked to speak, and about which folder.
+/// How a command was asked to speak, and about which place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'a> {
-    pub(crate) folder: &'a Path,
+    pub(crate) place: &'a Place,
     pub(crate) json: bool,
 }
 
 impl Context<'_> {
-    /// How this program is called to reach the same data folder, for texts that say what to type.
+    /// How this program is called to reach the same place, for texts that say what to type.
     fn program(&self) -> String {
-        let is_usual = match std::env::var_os(DATA_VARIABLE) {
-            Some(folder) => self.folder.as_os_str() == folder,
-            None => self.folder == Path::new(DATA_FOLDER),
-        };
-        if is_usual {
-            return "leasehold".to_owned();
-        }
-        let folder = shell_word(&self.folder.display().to_string());
-        format!("leasehold --data {folder}")
+        self.place.program()
     }
 }
 

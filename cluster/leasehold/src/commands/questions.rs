@@ -8,7 +8,7 @@ use crate::table::{cell, table, text};
 use crate::timeline::of_question;
 
 pub(crate) async fn run(context: Context<'_>) -> Result<Exit, Failure> {
-    let questions = Client::connect(context.folder).await?.questions().await?;
+    let questions = Client::connect(context.place).await?.questions().await?;
     if context.json {
         say::json(&questions)?;
         return Ok(Exit::Done);

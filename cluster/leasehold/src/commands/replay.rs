@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::Context;
 use crate::dev::{Line, run_weakening};
 use crate::failure::{Exit, Failure};
+use crate::place::Place;
 use crate::say;
 use crate::source::Source;
 
@@ -56,7 +57,7 @@ struct Report {
 pub(crate) async fn run(context: Context<'_>, args: ReplayArgs) -> Result<Exit, Failure> {
     let stored = match &args.dump {
         Some(path) => Stored::of_dump(path)?,
-        None => Stored::of_folder(context.folder).await?,
+        None => Stored::of_place(context.place).await?,
     };
     let mut replay = Replay::new(stored);
     replay.read(&args.file)?;
@@ -97,11 +98,11 @@ struct DumpLine {
 }
 
 impl Stored {
-    async fn of_folder(folder: &Path) -> Result<Self, Failure> {
-        let mut source = Source::open(folder).await?;
+    async fn of_place(place: &Place) -> Result<Self, Failure> {
+        let mut source = Source::open(place).await?;
         let mut stored = Self::default();
         for summary in source.runs().await? {
-            let material = source.material(folder, &summary.run).await?;
+            let material = source.material(place, &summary.run).await?;
             for StoredCommit { seq, body, .. } in material.commits {
                 stored.add(summary.run.clone(), seq, body);
             }

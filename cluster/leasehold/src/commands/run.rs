@@ -43,7 +43,7 @@ pub(crate) async fn run(context: Context<'_>, args: RunArgs) -> Result<Exit, Fai
     let (name, bytes) = read(&args.file)?;
     let submission = run_file::read(&bytes, format(&args.file, &bytes), || RandomIds.unique())
         .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let mut client = Client::connect(context.folder).await?;
+    let mut client = Client::connect(context.place).await?;
     let receipt = client.submit(&submission).await?;
     if !context.json {
         let known = if receipt.repeated {

@@ -43,7 +43,7 @@ impl From<StatusName> for Status {
 }
 
 pub(crate) async fn run(context: Context<'_>, args: RunsArgs) -> Result<Exit, Failure> {
-    let mut runs = Source::open(context.folder).await?.runs().await?;
+    let mut runs = Source::open(context.place).await?.runs().await?;
     let wanted: Vec<Status> = args.status.iter().copied().map(Status::from).collect();
     runs.retain(|run| wanted.is_empty() || wanted.contains(&run.status));
     if let Some(tool) = &args.waiting_for {

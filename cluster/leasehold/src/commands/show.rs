@@ -27,7 +27,7 @@ struct Shown {
 }
 
 pub(crate) async fn run(context: Context<'_>, args: ShowArgs) -> Result<Exit, Failure> {
-    let mut source = Source::open(context.folder).await?;
+    let mut source = Source::open(context.place).await?;
     let problem = match &mut source {
         Source::Live(client) => client
             .run(&args.run)
@@ -35,8 +35,8 @@ pub(crate) async fn run(context: Context<'_>, args: ShowArgs) -> Result<Exit, Fa
             .and_then(|view| view.summary.problem),
         Source::Folder(_) => None,
     };
-    let material = source.material(context.folder, &args.run).await?;
-    let tools = KnownTools::read(context.folder)?;
+    let material = source.material(context.place, &args.run).await?;
+    let tools = KnownTools::of(context.place).await?;
     let mut view = RunView::of(&args.run, &material.state());
     view.summary.problem = view.summary.problem.or(problem);
     let timeline = timeline::of_run(&material, &|name| tools.class(name));

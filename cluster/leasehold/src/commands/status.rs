@@ -19,7 +19,7 @@ struct Status {
 }
 
 pub(crate) async fn run(context: Context<'_>) -> Result<Exit, Failure> {
-    let mut client = Client::connect(context.folder).await?;
+    let mut client = Client::connect(context.place).await?;
     let status = Status {
         hello: client.hello().await?,
         waiting_calls: client.waiting().await?,

@@ -39,8 +39,8 @@ struct Summary {
 }
 
 pub(crate) async fn run(context: Context<'_>, args: VerifyArgs) -> Result<Exit, Failure> {
-    let mut source = Source::open(context.folder).await?;
-    let tools = KnownTools::read(context.folder)?;
+    let mut source = Source::open(context.place).await?;
+    let tools = KnownTools::of(context.place).await?;
     let runs = match args.run {
         Some(run) => vec![run],
         None => {
@@ -50,7 +50,7 @@ pub(crate) async fn run(context: Context<'_>, args: VerifyArgs) -> Result<Exit, 
     };
     let mut checked = Vec::new();
     for run in runs {
-        let material = source.material(context.folder, &run).await?;
+        let material = source.material(context.place, &run).await?;
         checked.push(check(&material, &tools));
     }
     let summary = Summary {

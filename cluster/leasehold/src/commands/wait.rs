@@ -23,7 +23,7 @@ pub(super) async fn until_parked_or_ended(
     mut reader: Client,
     run: &RunId,
 ) -> Result<RunView, Failure> {
-    let mut watch = Client::connect(context.folder)
+    let mut watch = Client::connect(context.place)
         .await?
         .watch(Some(run))
         .await?;

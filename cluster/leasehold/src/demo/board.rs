@@ -4,13 +4,13 @@
 //! paces the demo and fills the progress bar; what is reported at the end comes from elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_protocol::{Commit, Event, RunId, StoredCommit};
 use tokio::sync::watch;
 
+use crate::place::Place;
 use crate::socket::client::{Client, ClientError};
 use crate::socket::wire::Happening;
 use crate::view::RunSummary;
@@ -133,18 +133,18 @@ impl Board {
         });
     }
 
-    /// Listens to the runtime on a data folder for ever, across its lives.
-    pub(super) async fn follow(self, folder: Arc<Path>) {
+    /// Listens to the runtime in a place for ever, across its lives.
+    pub(super) async fn follow(self, place: Arc<Place>) {
         loop {
             // Whatever ended it: the runtime is gone, or will be asked again.
-            let _ = self.follow_one_life(&folder).await;
+            let _ = self.follow_one_life(&place).await;
             tokio::time::sleep(RECONNECT).await;
         }
     }
 
-    async fn follow_one_life(&self, folder: &Path) -> Result<(), ClientError> {
-        let mut watch = Client::connect(folder).await?.watch(None).await?;
-        let mut reader = Client::connect(folder).await?;
+    async fn follow_one_life(&self, place: &Place) -> Result<(), ClientError> {
+        let mut watch = Client::connect(place).await?.watch(None).await?;
+        let mut reader = Client::connect(place).await?;
         self.read(&reader.runs().await?);
         while let Some(happening) = watch.next().await? {
             match happening {

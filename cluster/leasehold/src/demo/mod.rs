@@ -34,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::failure::{Exit, Failure};
 use crate::payments::ColumnMap;
+use crate::place::Place;
 use crate::say;
 use board::Board;
 use books::Books;
@@ -206,7 +207,7 @@ impl Demo {
             &tasks,
         )
         .await?;
-        let store: Arc<Path> = self.folder.store().into();
+        let store = Arc::new(Place::Folder(self.folder.store()));
         let (board, troubles, withdrawals) =
             (Board::new(), Troubles::default(), Withdrawals::default());
         let (arrivals, arriving) = mpsc::unbounded_channel();

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::board::{Board, RECONNECT};
 use super::books::Books;
+use crate::place::Place;
 use crate::socket::client::{Client, ClientError};
 use crate::socket::wire::RefusalCode;
 use crate::view::QuestionView;
@@ -32,14 +33,14 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 /// A connection that comes back.
 struct Line {
-    folder: Arc<Path>,
+    place: Arc<Place>,
     client: Option<Client>,
 }
 
 impl Line {
-    fn new(folder: Arc<Path>) -> Self {
+    fn new(place: Arc<Place>) -> Self {
         Self {
-            folder,
+            place,
             client: None,
         }
     }
@@ -51,7 +52,7 @@ impl Line {
     ) -> Option<Result<T, ClientError>> {
         let mut client = match self.client.take() {
             Some(client) => client,
-            None => Client::connect(&self.folder).await.ok()?,
+            None => Client::connect(&self.place).await.ok()?,
         };
         match timeout(ANSWER_WAIT, request(&mut client)).await {
             Ok(answer @ (Ok(_) | Err(ClientError::Refused(_)))) => {
@@ -82,12 +83,12 @@ impl Troubles {
 
 /// Submits what arrives, in order, each until it is taken.
 pub(super) async fn client(
-    folder: Arc<Path>,
+    place: Arc<Place>,
     mut arrivals: UnboundedReceiver<Submission>,
     board: Board,
     troubles: Troubles,
 ) {
-    let mut line = Line::new(folder);
+    let mut line = Line::new(place);
     while let Some(submission) = arrivals.recv().await {
         loop {
             match line
@@ -158,7 +159,7 @@ pub(super) struct Operator {
 
 impl Operator {
     pub(super) fn new(
-        folder: Arc<Path>,
+        place: Arc<Place>,
         books: PathBuf,
         board: Board,
         withdrawals: Withdrawals,
@@ -166,7 +167,7 @@ impl Operator {
         me: OperatorId,
     ) -> Self {
         Self {
-            line: Line::new(folder),
+            line: Line::new(place),
             books,
             board,
             withdrawals,

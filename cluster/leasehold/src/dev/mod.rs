@@ -9,35 +9,29 @@ mod sabotage;
 mod stall;
 
 pub(crate) use recording::Line;
-pub(crate) use sabotage::run_weakening;
+pub(crate) use recording::Recording;
+pub(crate) use sabotage::{Sabotage, run_weakening};
+pub(crate) use stall::{Stall, Stalls};
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold_actors::{
-    Clock as _, Drained, Ids as _, RandomIds, Runtime, RuntimeOptions, SystemClock,
-};
+use leasehold_actors::{Clock as _, Ids as _, RandomIds, Runtime, RuntimeOptions, SystemClock};
 use leasehold_agents::{Agents, ScriptAgent};
-use leasehold_embedded::{EmbeddedStore, LogbookOptions, OpenOptions, SledLogbook};
+use leasehold_embedded::{EmbeddedStore, LogbookOptions, OpenOptions, OpenedLogbook, SledLogbook};
 use leasehold_protocol::{DefaultPolicy, Policy, RulePolicy, SessionId, WorkerId};
 use leasehold_tools::Registry;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Exit, Failure};
 use crate::known_tools::KnownTools;
 use crate::say;
+use crate::socket::backing::Backing;
 use crate::socket::server::{Desk, Server};
 use crate::socket::wire::Hello;
+use crate::stop::{DRAIN_BOUND, Signals, drain};
 use crate::variables::Variable;
-use recording::Recording;
-use sabotage::Sabotage;
-use stall::{Stall, Stalls};
-
-/// How long a stop waits for calls in flight: longer than most tools take, shorter than service managers wait before they kill (90 s).
-const DRAIN_BOUND: Duration = Duration::from_secs(20);
 
 /// Arguments of `leasehold dev`.
 #[derive(Debug, Clone, clap::Args)]
@@ -93,8 +87,9 @@ pub(crate) async fn run(folder: &Path, args: DevArgs) -> Result<Exit, Failure> {
         session.clone(),
     )
     .map_err(Failure::broken)?;
-    options.worker = worker()?;
-    options.slots = args.slots.into();
+    if let Some(worker) = &mut options.worker {
+        worker.slots = args.slots.into();
+    }
     if !args.stall.is_empty() {
         options.points = Arc::new(Stalls::new(args.stall));
     }
@@ -111,9 +106,12 @@ pub(crate) async fn run(folder: &Path, args: DevArgs) -> Result<Exit, Failure> {
     let runtime = Runtime::start(options).await.map_err(Failure::broken)?;
     let desk = Arc::new(Desk {
         runtime,
-        store: opened.store,
-        logbook: opened.logbook,
         hello,
+        backing: Backing::Folder {
+            store: opened.store,
+            logbook: opened.logbook,
+        },
+        tasks: Default::default(),
     });
     let server = Server::start(folder, desk.clone()).map_err(|error| {
         let text = format!(
@@ -149,46 +147,9 @@ async fn serve(desk: &Arc<Desk>, server: Server, signals: &mut Signals) -> Resul
                 "{name}: stopping; calls in flight have {} s to finish (once more: stop at once)",
                 DRAIN_BOUND.as_secs()
             ));
-            let hurried = async {
-                signals.next().await;
-                runtime.drain(Duration::ZERO).await
-            };
-            let drained = tokio::select! {
-                drained = runtime.drain(DRAIN_BOUND) => drained,
-                drained = hurried => drained,
-            };
+            let exit = drain(runtime, signals).await;
             server.stop().await;
-            if drained == Drained::CutShort {
-                say::aside("stopped before every call had finished; the next start settles what was in hand");
-                return Ok(Exit::Broken);
-            }
-            say::aside("stopped");
-            Ok(Exit::Done)
-        }
-    }
-}
-
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::broken(format!("signals cannot be listened to: {error}")))
-        };
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+            Ok(exit)
         }
     }
 }
@@ -206,7 +167,7 @@ pub(crate) fn registry(path: &Path, set: &[Variable]) -> Result<Registry, Failur
     })
 }
 
-fn policy(path: Option<&Path>) -> Result<Arc<dyn Policy>, Failure> {
+pub(crate) fn policy(path: Option<&Path>) -> Result<Arc<dyn Policy>, Failure> {
     let Some(path) = path else {
         return Ok(Arc::new(DefaultPolicy));
     };
@@ -217,7 +178,7 @@ fn policy(path: Option<&Path>) -> Result<Arc<dyn Policy>, Failure> {
     Ok(Arc::new(policy))
 }
 
-fn agents() -> Result<Agents, Failure> {
+pub(crate) fn agents() -> Result<Agents, Failure> {
     let mut agents = Agents::new();
     agents.register(ScriptAgent).map_err(Failure::broken)?;
     #[cfg(feature = "demo")]
@@ -259,19 +220,24 @@ fn open(folder: &Path, session: &SessionId) -> Result<Folder, Failure> {
     let worker = worker()?;
     let place = store.logbook_folder(&worker);
     let opened = SledLogbook::open(place, LogbookOptions { worker, now })?;
-    if let Some((place, why)) = opened.quarantined {
+    tell_of_logbook(&opened);
+    Ok(Folder {
+        store,
+        logbook: Arc::new(opened.logbook),
+    })
+}
+
+/// Says what a worker's operator has to know of a logbook that was not simply opened.
+pub(crate) fn tell_of_logbook(opened: &OpenedLogbook) {
+    if let Some((place, why)) = &opened.quarantined {
         say::aside(&format!(
             "the worker's logbook could not be believed ({why}); it was moved to {} and what it knew counts as unknown",
             place.display()
         ));
     }
-    if let Some(machine) = opened.moved_from {
+    if let Some(machine) = &opened.moved_from {
         say::aside(&format!(
             "the worker's logbook was made on another machine ({machine}); if a process still runs there, stop it"
         ));
     }
-    Ok(Folder {
-        store,
-        logbook: Arc::new(opened.logbook),
-    })
 }

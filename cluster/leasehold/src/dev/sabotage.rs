@@ -14,7 +14,7 @@ pub(crate) enum Sabotage {
 }
 
 impl Sabotage {
-    pub(super) fn of_runs(self) -> RunWeakening {
+    pub(crate) fn of_runs(self) -> RunWeakening {
         match self {
             Sabotage::SkipClaim => RunWeakening::None,
             Sabotage::RetryUnknown => RunWeakening::RetryUnknown,
@@ -22,7 +22,7 @@ impl Sabotage {
         }
     }
 
-    pub(super) fn of_workers(self) -> WorkerWeakening {
+    pub(crate) fn of_workers(self) -> WorkerWeakening {
         match self {
             Sabotage::SkipClaim => WorkerWeakening::SkipClaim,
             Sabotage::RetryUnknown | Sabotage::NoSeal => WorkerWeakening::None,

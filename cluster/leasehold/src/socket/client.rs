@@ -4,26 +4,35 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use leasehold_json::AcceptedJson;
+use leasehold_nats::Target;
 use leasehold_protocol::{CancelRequest, DecideRequest, RunId, Submission};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::backing;
+use super::server::{self, Stream};
 use super::wire::{
     Answered, Happening, Hello, MAX_ANSWER, Receipt, Refusal, RefusalCode, Reply, Request,
 };
 use crate::failure::{Exit, Failure};
 use crate::material::Material;
+use crate::place::Place;
 use crate::view::{QuestionView, RunSummary, RunView};
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
+    /// The cluster cannot be worked on.
+    #[error(transparent)]
+    NoCluster(#[from] leasehold_nats::StartError),
     /// Nobody serves the folder.
     #[error(
         "no `leasehold dev` runs on {folder} ({why}); start one with: leasehold dev --data {folder} --tools FILE"
@@ -35,10 +44,10 @@ pub(crate) enum ClientError {
         why: String,
     },
     /// The runtime went away before it had answered.
-    #[error("`leasehold dev` on {folder} went away before it had answered; {todo}")]
+    #[error("`leasehold dev` on {place} went away before it had answered; {todo}")]
     Gone {
-        /// The folder, as shown.
-        folder: String,
+        /// The place, as shown.
+        place: String,
         /// What to do.
         todo: &'static str,
     },
@@ -55,7 +64,9 @@ pub(crate) enum ClientError {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
-            ClientError::NoRuntime { .. } | ClientError::Gone { .. } => Exit::NoRuntime,
+            ClientError::NoRuntime { .. }
+            | ClientError::Gone { .. }
+            | ClientError::NoCluster(_) => Exit::NoRuntime,
             ClientError::Refused(refusal) => match refusal.code {
                 RefusalCode::Unknown | RefusalCode::Store => Exit::Broken,
                 _ => Exit::Usage,
@@ -66,15 +77,46 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// A connection to the runtime on a data folder.
+/// A connection to the runtime on a data folder, or to a cluster.
 pub(crate) struct Client {
-    lines: Framed<UnixStream, LinesCodec>,
-    folder: PathBuf,
+    lines: Framed<Box<dyn Stream>, LinesCodec>,
+    place: String,
+    /// Ends the desk in this process.
+    _desk: Option<DropGuard>,
 }
 
+/// Bytes on their way between the command and its own desk: one large answer does not wait for its reader piece by piece.
+const PIPE: usize = 1024 * 1024;
+
 impl Client {
-    /// Connects; at once an error if nobody serves the folder.
-    pub(crate) async fn connect(folder: &Path) -> Result<Self, ClientError> {
+    /// Connects; at once an error if nobody serves the place.
+    pub(crate) async fn connect(place: &Place) -> Result<Self, ClientError> {
+        match place {
+            Place::Folder(folder) => Self::connect_folder(folder).await,
+            Place::Cluster(target) => Self::connect_cluster(target).await,
+        }
+    }
+
+    async fn connect_cluster(target: &Target) -> Result<Self, ClientError> {
+        let desk = Arc::new(backing::open(target).await?);
+        let (ours, its) = tokio::io::duplex(PIPE);
+        let stop = CancellationToken::new();
+        let (tasks, stopped) = (desk.tasks.clone(), stop.clone());
+        tasks.spawn(async move {
+            let serving = server::serve(its, desk, &stopped);
+            stopped.run_until_cancelled(serving).await;
+        });
+        Ok(Self {
+            lines: Framed::new(
+                Box::new(ours) as Box<dyn Stream>,
+                LinesCodec::new_with_max_length(MAX_ANSWER),
+            ),
+            place: target.url.clone(),
+            _desk: Some(stop.drop_guard()),
+        })
+    }
+
+    async fn connect_folder(folder: &Path) -> Result<Self, ClientError> {
         let none = |error: io::Error| ClientError::NoRuntime {
             folder: folder.display().to_string(),
             why: match error.kind() {
@@ -86,8 +128,12 @@ impl Client {
         let (address, _opened) = super::address(folder).map_err(none)?;
         let stream = UnixStream::connect(&address).await.map_err(none)?;
         Ok(Self {
-            lines: Framed::new(stream, LinesCodec::new_with_max_length(MAX_ANSWER)),
-            folder: folder.to_owned(),
+            lines: Framed::new(
+                Box::new(stream) as Box<dyn Stream>,
+                LinesCodec::new_with_max_length(MAX_ANSWER),
+            ),
+            place: folder.display().to_string(),
+            _desk: None,
         })
     }
 
@@ -214,7 +260,7 @@ impl Client {
 
     fn gone(&self) -> ClientError {
         ClientError::Gone {
-            folder: self.folder.display().to_string(),
+            place: self.place.clone(),
             todo: "start it again and repeat the command: the same again means the same",
         }
     }

@@ -1,8 +1,10 @@
 //! How commands reach a running `leasehold dev`: one line of JSON per message over a unix socket in the data folder.
 //!
 //! The socket has mode 0600 in a folder of mode 0700, and the server asks the kernel for the peer's user: only its own user is served.
-//! A connection carries one request at a time; `watch` and `dump` answer with many items. [`client::Client`] is the only client.
+//! A connection carries one request at a time; `watch` and `dump` answer with many items. [`client::Client`] is the only client. Of a
+//! cluster the command is its own server: the same requests, answered in the same process, over a pipe in memory.
 
+pub(crate) mod backing;
 pub(crate) mod client;
 pub(crate) mod server;
 pub(crate) mod wire;

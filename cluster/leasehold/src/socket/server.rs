@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use leasehold_actors::{Answer, CommandError, Progress, Runtime, SubmitRefusal};
-use leasehold_embedded::{DumpError, EmbeddedStore, SledLogbook};
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::RunId;
-use leasehold_store::{RunLog as _, StoreError};
+use leasehold_store::{Backend, StoreError};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -22,6 +22,7 @@ use tokio_util::codec::{Framed, LinesCodec};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::backing::Backing;
 use super::wire::{
     Answered, Happening, Hello, MAX_REQUEST, Receipt, Refusal, RefusalCode, Reply, Request,
 };
@@ -38,9 +39,16 @@ const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// What requests are answered from.
 pub(crate) struct Desk {
     pub(crate) runtime: Runtime,
-    pub(crate) store: EmbeddedStore,
-    pub(crate) logbook: Arc<SledLogbook>,
     pub(crate) hello: Hello,
+    pub(crate) backing: Backing,
+    /// What runs for as long as the desk is open.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Desk {
+    fn store(&self) -> &dyn Backend {
+        &**self.runtime.store()
+    }
 }
 
 /// A listening server.
@@ -50,7 +58,11 @@ pub(crate) struct Server {
     stop: CancellationToken,
 }
 
-type Lines = Framed<UnixStream, LinesCodec>;
+type Lines<S> = Framed<S, LinesCodec>;
+
+/// What a connection is made of.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for S {}
 
 impl Server {
     /// Listens in the data folder. The caller holds the folder's lock, so a socket that is there is a dead process's.
@@ -119,7 +131,8 @@ fn is_own_user(stream: &UnixStream) -> bool {
     }
 }
 
-async fn serve(stream: UnixStream, desk: Arc<Desk>, stop: &CancellationToken) {
+/// Answers the requests of one connection until it ends.
+pub(super) async fn serve<S: Stream>(stream: S, desk: Arc<Desk>, stop: &CancellationToken) {
     let mut lines = Framed::new(stream, LinesCodec::new_with_max_length(MAX_REQUEST));
     while let Some(line) = lines.next().await {
         let request = line
@@ -145,18 +158,20 @@ fn read(line: &str) -> Result<Request, String> {
     json.parse().map_err(|error| error.to_string())
 }
 
-async fn send<T: Serialize>(lines: &mut Lines, reply: &Reply<T>) -> io::Result<()> {
+async fn send<T: Serialize, S: Stream>(lines: &mut Lines<S>, reply: &Reply<T>) -> io::Result<()> {
     let text = serde_json::to_string(reply)?;
     lines.send(text).await.map_err(io::Error::other)
 }
 
-async fn answer(
-    lines: &mut Lines,
+async fn answer<S: Stream>(
+    lines: &mut Lines<S>,
     desk: &Desk,
     request: Request,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    let store = &desk.store;
+    if let Some(refusal) = desk.backing.attend(desk, &request).await.err() {
+        return send(lines, &Reply::<()>::Refused(refusal)).await;
+    }
     match request {
         Request::Hello => send(lines, &Reply::Done(&desk.hello)).await,
         Request::Submit { submission } => {
@@ -187,7 +202,7 @@ async fn answer(
         Request::Questions => finish(lines, open_questions(desk)).await,
         Request::Material { run } => {
             finish(lines, async {
-                Material::read(store, &run).await.map_err(of_store)
+                Material::read(desk.store(), &run).await.map_err(of_store)
             })
             .await
         }
@@ -197,8 +212,8 @@ async fn answer(
     }
 }
 
-async fn finish<T: Serialize>(
-    lines: &mut Lines,
+async fn finish<T: Serialize, S: Stream>(
+    lines: &mut Lines<S>,
     answer: impl Future<Output = Result<T, Refusal>>,
 ) -> io::Result<()> {
     match answer.await {
@@ -210,8 +225,8 @@ async fn finish<T: Serialize>(
 async fn summaries(desk: &Desk) -> Result<Vec<RunSummary>, Refusal> {
     let quarantined = desk.runtime.status().await.quarantined;
     let mut summaries = Vec::new();
-    for run in all_runs(&desk.store).await.map_err(of_store)? {
-        if let Some(material) = Material::journal(&desk.store, &run)
+    for run in all_runs(desk.store()).await.map_err(of_store)? {
+        if let Some(material) = Material::journal(desk.store(), &run)
             .await
             .map_err(of_store)?
         {
@@ -224,7 +239,7 @@ async fn summaries(desk: &Desk) -> Result<Vec<RunSummary>, Refusal> {
 }
 
 async fn view(desk: &Desk, run: &RunId) -> Result<Option<RunView>, Refusal> {
-    let material = Material::journal(&desk.store, run)
+    let material = Material::journal(desk.store(), run)
         .await
         .map_err(of_store)?;
     let Some(material) = material else {
@@ -239,8 +254,8 @@ async fn view(desk: &Desk, run: &RunId) -> Result<Option<RunView>, Refusal> {
 
 async fn open_questions(desk: &Desk) -> Result<Vec<crate::view::QuestionView>, Refusal> {
     let mut open = Vec::new();
-    for run in all_runs(&desk.store).await.map_err(of_store)? {
-        let material = Material::journal(&desk.store, &run)
+    for run in all_runs(desk.store()).await.map_err(of_store)? {
+        let material = Material::journal(desk.store(), &run)
             .await
             .map_err(of_store)?;
         let state = material.and_then(|material| material.state().ok());
@@ -253,8 +268,8 @@ async fn open_questions(desk: &Desk) -> Result<Vec<crate::view::QuestionView>, R
 /// Calls that were dispatched and are not settled, per tool.
 async fn waiting_calls(desk: &Desk) -> Result<BTreeMap<String, usize>, Refusal> {
     let mut waiting = BTreeMap::new();
-    for head in desk.store.open_runs().await.map_err(of_store)? {
-        let journal = Material::journal(&desk.store, &head.run);
+    for head in desk.store().open_runs().await.map_err(of_store)? {
+        let journal = Material::journal(desk.store(), &head.run);
         let state = journal
             .await
             .map_err(of_store)?
@@ -268,8 +283,8 @@ async fn waiting_calls(desk: &Desk) -> Result<BTreeMap<String, usize>, Refusal> 
     Ok(waiting)
 }
 
-async fn watch(
-    lines: &mut Lines,
+async fn watch<S: Stream>(
+    lines: &mut Lines<S>,
     desk: &Desk,
     run: Option<RunId>,
     stop: &CancellationToken,
@@ -305,16 +320,17 @@ fn happening(progress: Progress) -> Happening {
     }
 }
 
-async fn dump(lines: &mut Lines, desk: &Desk) -> io::Result<()> {
+async fn dump<S: Stream>(lines: &mut Lines<S>, desk: &Desk) -> io::Result<()> {
     let (sender, mut receiver) = mpsc::channel::<String>(DUMP_BACKLOG);
-    let (store, logbook) = (desk.store.clone(), desk.logbook.clone());
+    let backing = desk.backing.clone();
+    let handle = tokio::runtime::Handle::current();
+    // Dumps write as they read, and wait for their reader.
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = LineSender {
             sender,
             partial: Vec::new(),
         };
-        store.dump(&mut out)?;
-        logbook.dump(&mut out)
+        backing.dump(&handle, &mut out)
     });
     while let Some(line) = receiver.recv().await {
         let line = RawValue::from_string(line)?;
@@ -322,7 +338,7 @@ async fn dump(lines: &mut Lines, desk: &Desk) -> io::Result<()> {
     }
     finish(lines, async {
         let written = writing.await.map_err(|error| error.to_string());
-        match written.and_then(|dumped| dumped.map_err(|error: DumpError| error.to_string())) {
+        match written.and_then(|dumped| dumped) {
             Ok(()) => Ok(None::<()>),
             Err(why) => Err(Refusal::new(RefusalCode::Store, why)),
         }

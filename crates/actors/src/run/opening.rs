@@ -138,4 +138,8 @@ pub(super) async fn release(
     {
         tracing::debug!(%run, %error, "the lease stays; it is as good as free");
     }
+    if reason == StopReason::Released {
+        // It has work to do, and nobody who does it.
+        shared.store.wake(&run).await;
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_local::{NatsOptions, NatsServers, SyncInterval};
-use leasehold_nats::{NatsStore, Options, Role, Session, SessionOptions, Shape, Target};
+use leasehold_nats::{NatsStore, Options, Role, Session, SessionOptions, Target, Wish};
 use leasehold_protocol::{NodeId, SessionId};
 use leasehold_store::conformance::Rig;
 use leasehold_store::{SharedBackend, SystemClock};
@@ -51,9 +51,9 @@ impl Servers {
 
     pub(crate) fn options(&self, shards: u16) -> Options {
         Options {
-            make: Some(Shape {
-                shards,
-                replicas: self.servers.count(),
+            make: Some(Wish {
+                shards: Some(shards),
+                replicas: None,
             }),
             longest_ttl: TTL,
             ack_wait: ACK_WAIT,
