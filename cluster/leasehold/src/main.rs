@@ -76,7 +76,7 @@ enum Command {
     /// Check hash chain and invariants of every journal
     Verify(commands::verify::VerifyArgs),
     /// Write everything stored as lines of JSON
-    Dump,
+    Dump(commands::dump::DumpArgs),
     /// Say who serves the data folder
     Status,
     /// Look at tools files
@@ -139,7 +139,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Cancel(args) => commands::cancel::run(context, args).await,
         Command::Verify(args) => commands::verify::run(context, args).await,
-        Command::Dump => commands::dump::run(context).await,
+        Command::Dump(args) => commands::dump::run(context, args).await,
         Command::Status => commands::status::run(context).await,
         Command::Tools(command) => commands::tools::run(context, command),
         Command::ReplayInputs(args) => commands::replay::run(context, args).await,

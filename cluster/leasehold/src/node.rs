@@ -80,6 +80,7 @@ pub(crate) async fn run(target: &Target, args: NodeArgs) -> Result<Exit, Failure
         policy,
     };
     let mut is_first = true;
+    let mut said = None;
     loop {
         let life = tokio::select! {
             life = node.live(&mut is_first) => life,
@@ -89,10 +90,16 @@ pub(crate) async fn run(target: &Target, args: NodeArgs) -> Result<Exit, Failure
             }
         };
         let life = match life {
-            Ok(life) => life,
+            Ok(life) => {
+                said = None;
+                life
+            }
             // A cluster that has served once will do so again.
             Err(failure) if !is_first => {
-                say::aside(&format!("not yet: {failure}"));
+                let why = failure.to_string();
+                if said.replace(why.clone()) != Some(why) {
+                    say::aside(&format!("no new life yet, trying on: {failure}"));
+                }
                 tokio::time::sleep(NEW_LIFE).await;
                 continue;
             }
@@ -147,6 +154,7 @@ impl Node<'_> {
             role: Role::Node(args.name.clone()),
             session: id.clone(),
             ttl,
+            clock_bound: Duration::from_secs(args.clock_bound),
             clock,
         });
         let session = session.await.map_err(refused)?;

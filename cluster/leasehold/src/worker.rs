@@ -45,6 +45,9 @@ pub(crate) struct WorkerArgs {
     /// How long this worker counts as alive without a renewal; 15 s is the floor in production
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     session_ttl: u64,
+    /// How far this machine's clock may be from the NATS servers'
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    clock_bound: u64,
     /// Print `reached POINT` the N-th time POINT is reached, and stand still there
     #[arg(long, value_name = "POINT[:N]", hide = true)]
     stall: Vec<Stall>,
@@ -75,6 +78,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
         },
         session: session.clone(),
         ttl: Duration::from_secs(args.session_ttl),
+        clock_bound: Duration::from_secs(args.clock_bound),
         clock,
     });
     let alive = alive.await.map_err(refused)?;

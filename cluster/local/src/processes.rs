@@ -42,7 +42,7 @@ pub struct NodeOptions {
     pub environment: BTreeMap<String, String>,
 }
 
-/// A worker to start: `leasehold worker --nats .. --name .. --tools .. --data ..`.
+/// A worker to start: `leasehold worker --nats .. --name .. --tools .. --logbook ..`.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
     /// Its name, one of its folder.
@@ -111,7 +111,7 @@ impl Processes {
             None => absolute(&self.folder().join(&worker.name))?,
         };
         let mut arguments = common("worker", program, &worker.name, &worker.tools)?;
-        arguments.extend(["--data".to_owned(), data]);
+        arguments.extend(["--logbook".to_owned(), data]);
         arguments.extend(worker.arguments);
         self.start(
             Kind::Worker,

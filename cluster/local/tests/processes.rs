@@ -114,7 +114,7 @@ async fn a_node_and_a_worker_get_their_arguments_and_a_log_of_their_own() {
             "worker-1",
             "--tools",
             "/tools.toml",
-            "--data",
+            "--logbook",
             data.to_str().unwrap()
         ]
     );

@@ -116,14 +116,18 @@ pub fn dump_folder(
     };
     folders.sort();
     for folder in folders {
-        match SledLogbook::open_existing(&folder) {
-            Ok(logbook) => logbook.dump(out)?,
+        match dump_logbook(&folder, out) {
             // Its process died between setting one aside and making the next.
-            Err(OpenError::Missing { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(DumpError::Open(OpenError::Missing { .. })) => {}
+            dumped => dumped?,
         }
     }
     Ok(())
+}
+
+/// Dumps the logbook of a folder that no process has open. Takes the folder's lock.
+pub fn dump_logbook(folder: &Path, out: &mut impl Write) -> Result<(), DumpError> {
+    SledLogbook::open_existing(folder)?.dump(out)
 }
 
 impl EmbeddedStore {

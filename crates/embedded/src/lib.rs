@@ -45,7 +45,7 @@ mod store;
 mod timers;
 mod writer;
 
-pub use dump::{DumpError, dump_folder};
+pub use dump::{DumpError, dump_folder, dump_logbook};
 pub use error::OpenError;
 pub use logbook::{LogbookOptions, OpenedLogbook, SledLogbook};
 pub use store::{EmbeddedStore, OpenOptions};
