@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use serde::Deserialize;
+use tokio::sync::watch;
 
 /// Oldest server: message schedules came with it.
 const OLDEST: (u64, u64) = (2, 12);
@@ -50,6 +51,14 @@ pub enum StartError {
         /// Which.
         path: PathBuf,
         /// What is wrong.
+        why: String,
+    },
+    /// The server knows us and does not let us.
+    #[error(
+        "this user lacks a permission ({why}); give it those of a node or a worker (see cluster/nats)"
+    )]
+    NotPermitted {
+        /// The server's words.
         why: String,
     },
     /// The server is too old.
@@ -107,6 +116,14 @@ pub enum StartError {
     Missing {
         /// Which.
         stream: String,
+    },
+    /// This machine's clock and the servers' are too far apart.
+    #[error("this machine's clock is {} s {} the NATS servers'; bounds between machines are promised to hold within {bound} s: set the clock (NTP), or raise --clock-bound everywhere if that is what your machines keep", .off.unsigned_abs(), if *.off > 0 { "ahead of" } else { "behind" })]
+    Clock {
+        /// How far, seconds; positive: this machine is ahead.
+        off: i64,
+        /// How far it may be, seconds.
+        bound: u64,
     },
     /// The wish for a new cluster makes no sense.
     #[error("{0}")]
@@ -241,10 +258,24 @@ impl Target {
     }
 
     /// Connects; `name` is what the server's lists show.
-    pub async fn connect(&self, name: &str) -> Result<Client, StartError> {
+    pub(crate) async fn connect(&self, name: &str) -> Result<Connection, StartError> {
         let servers: Vec<&str> = self.url.split(',').map(str::trim).collect();
+        let (tell, denied) = watch::channel(None);
         let options = self
             .options()?
+            .event_callback(move |event| {
+                match event {
+                    Event::ServerError(error) => {
+                        let why = error.to_string();
+                        tracing::warn!(why, "the NATS server refuses something");
+                        if why.to_lowercase().contains("permissions violation") {
+                            tell.send_replace(Some(why));
+                        }
+                    }
+                    event => tracing::info!(%event, "the connection to NATS"),
+                }
+                std::future::ready(())
+            })
             .name(name)
             .connection_timeout(CONNECT_WAIT)
             .ping_interval(PING)
@@ -271,7 +302,32 @@ impl Target {
                 found: info.version,
             });
         }
-        Ok(client)
+        if !info.jetstream {
+            return Err(StartError::NoJetStream);
+        }
+        Ok(Connection { client, denied })
+    }
+}
+
+/// A connection, and what the servers did not permit on it. They say so beside the requests that they leave unanswered.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    denied: watch::Receiver<Option<String>>,
+}
+
+impl Connection {
+    /// Does what a start needs, for as long as nothing of it is forbidden.
+    pub(crate) async fn permitted<T>(
+        &self,
+        start: impl Future<Output = Result<T, StartError>>,
+    ) -> Result<T, StartError> {
+        let mut denied = self.denied.clone();
+        tokio::select! {
+            started = start => started,
+            Ok(why) = denied.wait_for(Option::is_some) => Err(StartError::NotPermitted {
+                why: why.clone().unwrap_or_default(),
+            }),
+        }
     }
 }
 

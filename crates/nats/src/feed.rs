@@ -282,6 +282,7 @@ impl Inner {
             shard,
             stored: Stored {
                 seq: Seq(seq),
+                at: 0,
                 subject: message.subject.to_string(),
                 headers: message.headers.unwrap_or_default(),
                 payload: message.payload,

@@ -130,6 +130,7 @@ impl NatsStore {
         let header = |name: &str| headers.get(name).map(|value| value.as_str());
         let stored = Stored {
             seq: Seq(header(SEQ)?.parse().ok()?),
+            at: 0,
             subject: header(SUBJECT)?.to_owned(),
             headers: HeaderMap::new(),
             payload: handed.payload.clone(),

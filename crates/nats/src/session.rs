@@ -32,6 +32,8 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
 pub const SHORTEST_TTL: Duration = Duration::from_secs(1);
 /// The part of the time to live that authority ends before it: what a clock may drift and a thread may be late.
 const MARGIN: u32 = 10;
+/// What is granted beyond the bound on clocks: the record's way to the server and back.
+const CLOCK_SLACK: Duration = Duration::from_secs(2);
 /// How often a renewal is tried again before it is due the next time.
 const TRIES: u32 = 3;
 
@@ -86,6 +88,8 @@ pub struct SessionOptions {
     pub session: SessionId,
     /// Its time to live; at least [`SHORTEST_TTL`].
     pub ttl: Duration,
+    /// How far this machine's clock may be from the servers'.
+    pub clock_bound: Duration,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -302,9 +306,9 @@ impl Renewing {
                 worker.to_string(),
             ),
         };
-        let client = options.target.connect(&format!("{name} session")).await?;
+        let connection = options.target.connect(&format!("{name} session")).await?;
         let mut renewing = Self {
-            wire: Wire::new(client),
+            wire: Wire::new(connection.client.clone()),
             shared,
             key,
             stream,
@@ -321,8 +325,12 @@ impl Renewing {
             },
             revision: Seq::NONE,
         };
-        let begun = renewing.begin().await;
-        begun.map_err(|error| StartError::api("the session could not begin", error))?;
+        let begun = connection.permitted(async {
+            let begun = renewing.begin().await;
+            begun.map_err(|error| StartError::api("the session could not begin", error))?;
+            renewing.compare_clocks(options.clock_bound).await
+        });
+        begun.await?;
         Ok(renewing)
     }
 
@@ -347,6 +355,22 @@ impl Renewing {
                 None => return Err(refused),
             }
         }
+    }
+
+    /// The record that was just written tells the server's time.
+    async fn compare_clocks(&self, bound: Duration) -> Result<(), StartError> {
+        let stored = self.wire.last(self.stream, &self.key).await;
+        let stored = stored.map_err(|error| StartError::api("the session's record", error))?;
+        let Some(stored) = stored else { return Ok(()) };
+        let off = self.shared.clock.now().wall.saturating_sub(stored.at) / 1000;
+        if off.unsigned_abs() > (bound + CLOCK_SLACK).as_secs() {
+            self.take_away().await;
+            return Err(StartError::Clock {
+                off,
+                bound: bound.as_secs(),
+            });
+        }
+        Ok(())
     }
 
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {

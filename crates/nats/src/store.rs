@@ -91,22 +91,22 @@ impl Drop for Inner {
 impl NatsStore {
     /// Connects, checks servers and streams, and makes a new cluster where that is asked for.
     pub async fn open(options: Options) -> Result<Self, StartError> {
-        let client = options.target.connect(&options.name).await?;
-        let wire = Wire::new(client);
-        let cluster = match options.make {
-            Some(wish) => {
-                let is_one_of_many = wire.client.server_info().cluster.is_some();
-                let usual = if is_one_of_many {
-                    Shape::THREE
-                } else {
-                    Shape::ONE
-                };
-                streams::make(&wire.jetstream, wish.over(usual), fresh_cluster()?).await?
-            }
-            None => streams::find(&wire.jetstream)
-                .await?
-                .ok_or(StartError::NoCluster)?,
-        };
+        let connection = options.target.connect(&options.name).await?;
+        let wire = Wire::new(connection.client.clone());
+        let cluster = connection.permitted(async {
+            let Some(wish) = options.make else {
+                let found = streams::find(&wire.jetstream).await?;
+                return found.ok_or(StartError::NoCluster);
+            };
+            let is_one_of_many = wire.client.server_info().cluster.is_some();
+            let usual = if is_one_of_many {
+                Shape::THREE
+            } else {
+                Shape::ONE
+            };
+            streams::make(&wire.jetstream, wish.over(usual), fresh_cluster()?).await
+        });
+        let cluster = cluster.await?;
         Ok(Self {
             inner: Arc::new(Inner {
                 wire,

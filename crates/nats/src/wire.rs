@@ -44,6 +44,8 @@ pub(crate) struct Wire {
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) seq: Seq,
+    /// When the leader stored it, on its own wall clock, unix milliseconds; 0 where that was not asked.
+    pub(crate) at: i64,
     pub(crate) subject: String,
     pub(crate) headers: HeaderMap,
     pub(crate) payload: Bytes,
@@ -63,6 +65,7 @@ impl From<StreamMessage> for Stored {
     fn from(message: StreamMessage) -> Self {
         Self {
             seq: Seq(message.sequence),
+            at: i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or(0),
             subject: message.subject.to_string(),
             headers: message.headers,
             payload: message.payload,
@@ -313,6 +316,7 @@ pub(crate) fn delivered(message: async_nats::jetstream::Message) -> Option<Store
     let message = message.message;
     Some(Stored {
         seq: Seq(seq),
+        at: 0,
         subject: message.subject.to_string(),
         headers: message.headers.unwrap_or_default(),
         payload: message.payload,
@@ -329,6 +333,7 @@ fn direct(message: Message) -> Result<Stored, String> {
     match (subject, seq) {
         (Some(subject), Some(seq)) => Ok(Stored {
             seq,
+            at: 0,
             subject,
             payload: message.payload,
             headers,

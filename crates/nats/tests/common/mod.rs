@@ -71,6 +71,7 @@ impl Servers {
             role: Role::Node(NodeId::new("node").unwrap()),
             session: session.clone(),
             ttl,
+            clock_bound: Duration::from_secs(60),
             clock: Arc::new(SystemClock),
         };
         Session::start(options).await.unwrap()
