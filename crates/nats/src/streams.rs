@@ -356,18 +356,16 @@ pub(crate) async fn make(
         create(jetstream, first).await?;
     }
     let name = Shard(0).stream();
-    let config = found(jetstream, &name)
-        .await?
-        .ok_or_else(|| StartError::Missing {
-            stream: name.clone(),
-        })?;
+    let config = shows(jetstream, &name).await?;
     let (id, shards) = identity(&name, &config)?;
     let shape = Shape {
         shards,
         replicas: config.num_replicas,
     };
     for config in wanted(&id, shape) {
+        let name = config.name.clone();
         create(jetstream, config).await?;
+        shows(jetstream, &name).await?;
     }
     let cluster = Cluster {
         id,
@@ -377,6 +375,20 @@ pub(crate) async fn make(
     check(jetstream, &cluster).await?;
     tracing::info!(cluster = %cluster.id, shards = cluster.shards, replicas = cluster.replicas, "a new cluster");
     Ok(cluster)
+}
+
+/// The configuration of a stream that was made a moment ago. While another node's request to make it is under way, the servers of a cluster
+/// answer that its name is taken and that there is no such stream.
+async fn shows(jetstream: &Context, name: &str) -> Result<Config, StartError> {
+    let look = || async {
+        found(jetstream, name)
+            .await?
+            .ok_or_else(|| StartError::Missing {
+                stream: name.to_owned(),
+            })
+    };
+    let is_missing = |error: &StartError| matches!(error, StartError::Missing { .. });
+    look.retry(patience()).when(is_missing).await
 }
 
 /// Creates a stream; one that is there, made by somebody at the same moment, is looked at afterwards.
