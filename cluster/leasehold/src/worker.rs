@@ -11,9 +11,11 @@ use leasehold_actors::{Clock as _, Runtime, RuntimeOptions, SystemClock, WorkerO
 use leasehold_agents::Agents;
 use leasehold_embedded::{LogbookOptions, SledLogbook};
 use leasehold_nats::{
-    DEFAULT_DOMAIN, NatsStore, Options, Role, Session, SessionOptions, StartError, Target,
+    DEFAULT_DOMAIN, LogbookMark, NatsStore, Options, Role, Session, SessionOptions, StartError,
+    Target,
 };
-use leasehold_protocol::{DefaultPolicy, WorkerId};
+use leasehold_protocol::{DefaultPolicy, Seq, WIRE_VERSION, WorkerId};
+use leasehold_store::{AppendError, Logbook as _};
 
 use crate::dev::{self, Sabotage, Stall, Stalls};
 use crate::failure::{Exit, Failure};
@@ -60,7 +62,6 @@ pub(crate) struct WorkerArgs {
 pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failure> {
     let tools = Arc::new(dev::registry(&args.tools, &args.set)?);
     let mut signals = Signals::new()?;
-    let logbook = open_logbook(&args)?;
     let session = dev::fresh_session()?;
     let clock = Arc::new(SystemClock);
     let store = tokio::select! {
@@ -70,6 +71,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
             return Ok(Exit::Done);
         }
     };
+    let (logbook, mark) = open_logbook(&store, &args).await?;
     let alive = Session::start(SessionOptions {
         target: target.clone(),
         role: Role::Worker {
@@ -92,7 +94,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     );
     options.worker = Some(WorkerOptions {
         worker: args.name.clone(),
-        logbook,
+        logbook: logbook.clone(),
         slots: args.slots.into(),
     });
     options.authority = alive.authority();
@@ -102,6 +104,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     if let Some(sabotage) = args.sabotage {
         options.worker_weakening = sabotage.of_workers();
     }
+    let authority = options.authority.clone();
     let runtime = Runtime::start(options).await.map_err(Failure::broken)?;
     let ready = format!(
         "ready: worker {}, {} tools, cluster {}, pid {}",
@@ -113,6 +116,11 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     // Whoever started it may not listen any more; it serves all the same.
     let _ = say::line(&ready);
     tokio::select! {
+        why = keep_marking(&store, &args, &logbook, mark) => {
+            authority.lose(&why);
+            runtime.abort().await;
+            Err(Failure::broken(why))
+        }
         why = alive.over() => {
             runtime.abort().await;
             Err(Failure::broken(format!("{why}; start it again: the next life settles what was in hand")))
@@ -155,12 +163,83 @@ async fn open(target: &Target, args: &WorkerArgs) -> Result<NatsStore, Failure> 
     }
 }
 
-fn open_logbook(args: &WorkerArgs) -> Result<Arc<SledLogbook>, Failure> {
-    let options = LogbookOptions {
+/// Opens the logbook and marks it with the cluster. One that the cluster does not believe is moved aside, and a new one takes its place.
+async fn open_logbook(
+    store: &NatsStore,
+    args: &WorkerArgs,
+) -> Result<(Arc<SledLogbook>, (Seq, LogbookMark)), Failure> {
+    let options = || LogbookOptions {
         worker: args.name.clone(),
         now: SystemClock.now().wall,
     };
-    let opened = SledLogbook::open(&args.logbook, options)?;
+    let mut opened = SledLogbook::open(&args.logbook, options())?;
     dev::tell_of_logbook(&opened);
-    Ok(Arc::new(opened.logbook))
+    loop {
+        let (revision, stood) = store
+            .logbook_mark(&args.name)
+            .await
+            .map_err(Failure::broken)?;
+        let logbook = &opened.logbook;
+        let doubt =
+            stood.and_then(|mark| mark.disbelieves(logbook.id(), logbook.boots(), logbook.head()));
+        if let Some(why) = doubt {
+            say::aside(&format!(
+                "the logbook in {} is not to be believed: {why}; it is moved aside, and what it alone knew counts as unknown",
+                args.logbook.display()
+            ));
+            opened = opened.logbook.condemn(&args.logbook, options())?;
+            continue;
+        }
+        let mark = mark_of(logbook);
+        match store.put_logbook_mark(&args.name, revision, &mark).await {
+            Ok(revision) => return Ok((Arc::new(opened.logbook), (revision, mark))),
+            // Somebody of the same name has just started as well: what it wrote is looked at.
+            Err(AppendError::Refused { .. } | AppendError::Unknown(_)) => {}
+            Err(error) => return Err(Failure::broken(error)),
+        }
+    }
+}
+
+fn mark_of(logbook: &SledLogbook) -> LogbookMark {
+    LogbookMark {
+        v: WIRE_VERSION,
+        id: logbook.id().clone(),
+        boot: logbook.boots().last().cloned().unwrap_or_default(),
+        head: logbook.head(),
+    }
+}
+
+/// Keeps the mark's head near the logbook's. Returns, with the reason, once another process has marked a logbook of this worker's name.
+async fn keep_marking(
+    store: &NatsStore,
+    args: &WorkerArgs,
+    logbook: &SledLogbook,
+    (mut revision, mut mark): (Seq, LogbookMark),
+) -> String {
+    loop {
+        tokio::time::sleep(Duration::from_secs(args.session_ttl)).await;
+        let fresh = mark_of(logbook);
+        if fresh == mark {
+            continue;
+        }
+        match store.put_logbook_mark(&args.name, revision, &fresh).await {
+            Ok(written) => (revision, mark) = (written, fresh),
+            Err(AppendError::Refused { .. } | AppendError::Unknown(_)) => {
+                match store.logbook_mark(&args.name).await {
+                    // Our own, unheard.
+                    Ok((stands, Some(its))) if its.boot == mark.boot => {
+                        (revision, mark) = (stands, its)
+                    }
+                    Ok(_) => {
+                        return format!(
+                            "another process runs as worker {}: two workers of one name share nothing but trouble; stop one, or give it another name and logbook",
+                            args.name
+                        );
+                    }
+                    Err(error) => tracing::warn!(%error, "the logbook's mark was not refreshed"),
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the logbook's mark was not refreshed"),
+        }
+    }
 }

@@ -439,6 +439,59 @@ async fn p1_a_worker_killed_in_the_middle_of_a_call_settles_it_when_it_comes_bac
     cluster.verify();
 }
 
+/// Copies a folder as it lies on the disk.
+fn copy(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(from)
+        .arg(to)
+        .status();
+    assert!(copied.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_on_an_old_state_of_its_disk_knows_that_it_does_not_know() {
+    let cluster = Cluster::start().await;
+    let processes = cluster.folder.path().join("processes");
+    let (logbook, old) = (processes.join("worker-1"), processes.join("worker-1.old"));
+    cluster.worker("worker-1", 4).await;
+    assert!(cluster.processes.stop("worker-1", PATIENCE).await.unwrap());
+    copy(&logbook, &old);
+    cluster.processes.restart("worker-1").await.unwrap();
+    cluster
+        .processes
+        .says("worker-1", "ready:", PATIENCE)
+        .await
+        .unwrap();
+    let runs = cluster.submit(1).await;
+    cluster.processes.kill("worker-1").await.unwrap();
+
+    std::fs::remove_dir_all(&logbook).unwrap();
+    copy(&old, &logbook);
+    cluster.processes.restart("worker-1").await.unwrap();
+    cluster
+        .processes
+        .says("worker-1", "not to be believed", PATIENCE)
+        .await
+        .unwrap();
+    cluster
+        .processes
+        .says("worker-1", "ready:", PATIENCE)
+        .await
+        .unwrap();
+    // The old state lacks the attempt; had it been believed, the worker would have said that it never began.
+    cluster
+        .all(&runs, "a person is asked", |state| {
+            state.parked
+                && state
+                    .current_steps()
+                    .iter()
+                    .any(|step| matches!(step.phase, Phase::Interrupted(_)))
+        })
+        .await;
+    assert_eq!(cluster.lines().len(), 1, "the effect happened again");
+}
+
 trait Wall {
     fn now_wall(&self) -> i64;
 }

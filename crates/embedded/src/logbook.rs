@@ -179,6 +179,27 @@ impl SledLogbook {
         &self.boots
     }
 
+    /// The last durable position.
+    pub fn head(&self) -> Seq {
+        self.writer.health().durable()
+    }
+
+    /// Closes a logbook that is not to be believed for a reason that lies outside its files (another copy of it has run, or has run further),
+    /// moves it to quarantine and opens a new one with a new id. Blocks.
+    pub fn condemn(
+        self,
+        folder: impl AsRef<Path>,
+        options: LogbookOptions,
+    ) -> Result<OpenedLogbook, OpenError> {
+        let folder = folder.as_ref();
+        drop(self);
+        // The lock is free for a moment: whoever takes it then opens what is condemned again, and is told the same.
+        let lock = Lock::take(folder)?;
+        quarantine(folder, &layout(folder).folder, options.now)?;
+        drop(lock);
+        Self::open(folder, options)
+    }
+
     /// Whose it is.
     pub fn worker(&self) -> &WorkerId {
         &self.worker

@@ -18,6 +18,7 @@ mod error;
 mod feed;
 mod inbox;
 mod leases;
+mod mark;
 mod names;
 mod queue;
 mod registers;
@@ -30,6 +31,7 @@ mod wire;
 
 pub use connect::{StartError, Target};
 pub use dump::DumpError;
+pub use mark::LogbookMark;
 pub use names::Shard;
 pub use session::{
     DEFAULT_TTL, Record, Role, SHORTEST_TTL, Session, SessionAuthority, SessionOptions,

@@ -169,6 +169,11 @@ pub(crate) fn live(domain: &str, worker: &WorkerId) -> String {
     format!("lh.ws.{}.{}.live", subject_token(domain), worker.token())
 }
 
+/// A worker's logbook, as the cluster last saw it.
+pub(crate) fn logbook(domain: &str, worker: &WorkerId) -> String {
+    format!("lh.ws.{}.{}.logbook", subject_token(domain), worker.token())
+}
+
 /// The durable pull consumer of those of a domain's workers that serve these tools, on every shard.
 pub(crate) fn pool(domain: &str, tools: &str) -> String {
     format!("pool_{}_{tools}", subject_token(domain))
