@@ -191,7 +191,9 @@ impl Node<'_> {
         }
         let runtime = Runtime::start(options).await.map_err(Failure::broken)?;
         let words = AcceptedJson::from_serialize(&hello).map_err(Failure::broken)?;
-        store.introduce(words.as_str().to_owned().into());
+        store
+            .introduce(words.as_str().to_owned().into())
+            .map_err(Failure::usage)?;
         *is_first = false;
         let ready = format!(
             "ready: node {}, {} tools, policy {}, cluster {}, session {}, pid {}",

@@ -3,10 +3,11 @@
 //! A mark in its place (its time has run out, or it ended in good order) is death at once. Otherwise the leader has to show the same
 //! revision, or the same absence, twice, a time to live and a slack apart on this machine's boot clock: a living session renews at a third.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use async_nats::jetstream::kv::Operation;
 use futures_util::StreamExt as _;
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::{RunId, Seq, SessionId};
@@ -23,6 +24,8 @@ use crate::streams::SESSIONS;
 const SLACK: Duration = Duration::from_secs(7);
 /// Pause before a watch that ended is begun again.
 const REWATCH: Duration = Duration::from_millis(500);
+/// Ends of sessions that are looked into together.
+const TOGETHER: usize = 1024;
 /// Sessions that are remembered; the oldest knowledge is only a delay.
 const KEPT: usize = 10_000;
 
@@ -132,21 +135,24 @@ impl NatsStore {
             .get_key_value(bucket)
             .await
             .map_err(|error| failed(&error))?;
-        // What died before is in the last value of its key, and comes first.
-        let mut entries = bucket
-            .watch_with_history(">")
-            .await
-            .map_err(|error| failed(&error))?;
-        while let Some(entry) = entries.next().await {
-            let entry = entry.map_err(|error| failed(&error))?;
-            if entry.operation == async_nats::jetstream::kv::Operation::Put {
+        // What died before is in the last value of its key, and comes first, all at once: the leases are read once for all of them.
+        let entries = bucket.watch_with_history(">").await;
+        let mut entries = entries
+            .map_err(|error| failed(&error))?
+            .ready_chunks(TOGETHER);
+        while let Some(chunk) = entries.next().await {
+            let mut dead = HashSet::new();
+            for entry in chunk {
+                let entry = entry.map_err(|error| failed(&error))?;
+                if entry.operation != Operation::Put {
+                    let session = leasehold_tools::from_subject_token(&entry.key).ok();
+                    dead.extend(session.and_then(|session| SessionId::new(session).ok()));
+                }
+            }
+            if dead.is_empty() {
                 continue;
             }
-            let session = leasehold_tools::from_subject_token(&entry.key).ok();
-            let Some(session) = session.and_then(|session| SessionId::new(session).ok()) else {
-                continue;
-            };
-            for run in self.held_by(&session).await? {
+            for run in self.held_by(&dead).await? {
                 if orphaned.send(run).is_err() {
                     return Ok(());
                 }

@@ -15,8 +15,18 @@ use crate::store::NatsStore;
 const HELLO: &str = "lh.hello";
 impl NatsStore {
     /// Says who this node is to everybody who asks, in these words, until the store is closed.
-    pub fn introduce(&self, words: Bytes) {
+    ///
+    /// # Errors
+    /// Why these words can never be said: they are longer than the servers' largest message.
+    pub fn introduce(&self, words: Bytes) -> Result<(), String> {
         let client = self.wire().client.clone();
+        let most = client.server_info().max_payload;
+        if words.len() > most {
+            return Err(format!(
+                "the specifications of all tools have {} bytes together, more than the NATS server's largest message ({most}, max_payload); raise it, or split the tools over clusters",
+                words.len()
+            ));
+        }
         self.spawn(async move {
             let Ok(mut questions) = client.queue_subscribe(HELLO, "nodes".to_owned()).await else {
                 tracing::warn!("commands will not find this node");
@@ -29,6 +39,7 @@ impl NatsStore {
                 }
             }
         });
+        Ok(())
     }
 
     /// The words of some node; none if none is there.

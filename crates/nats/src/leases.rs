@@ -1,6 +1,8 @@
 //! Leases in their bucket: which node should drive a run. A released lease leaves a mark behind, so that its revision cannot be used again
 //! by somebody who read it earlier.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use leasehold_json::AcceptedJson;
@@ -55,8 +57,11 @@ fn record(stored: &Stored) -> Result<Option<LeaseRecord>, StoreError> {
 }
 
 impl NatsStore {
-    /// The runs whose leases this session holds, as the bucket says now.
-    pub(crate) async fn held_by(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+    /// The runs whose leases these sessions hold, as the bucket says now.
+    pub(crate) async fn held_by(
+        &self,
+        sessions: &HashSet<SessionId>,
+    ) -> Result<Vec<RunId>, StoreError> {
         let leases = self
             .wire()
             .read(LEASES, "$KV.LH_LEASES.>", Seq::NONE)
@@ -70,7 +75,7 @@ impl NatsStore {
             let token = lease.subject.rsplit('.').next().unwrap_or_default();
             let run = leasehold_tools::from_subject_token(token).ok();
             let run = run.and_then(|run| RunId::new(run).ok());
-            runs.extend(run.filter(|_| record.session == *session));
+            runs.extend(run.filter(|_| sessions.contains(&record.session)));
         }
         Ok(runs)
     }
