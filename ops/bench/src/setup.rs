@@ -76,7 +76,9 @@ impl Bench {
             cluster,
             session,
         )?;
-        options.slots = SLOTS;
+        if let Some(worker) = &mut options.worker {
+            worker.slots = SLOTS;
+        }
         Ok(Self {
             runtime: Arc::new(Runtime::start(options).await?),
             seen,
