@@ -24,7 +24,8 @@ pub struct Registered {
     pub spec: ToolSpec,
     /// Where its implementation comes from.
     pub origin: Origin,
-    /// What runs it, with the authority of this process; none for a sandboxed tool, which an executor runs.
+    /// What runs it, with the authority of this process; none for a sandboxed tool, which an executor runs, and for one that is served
+    /// elsewhere.
     pub implementation: Option<Arc<dyn Tool>>,
 }
 
@@ -43,6 +44,15 @@ impl Registered {
         Self {
             spec,
             origin: Origin::Sandbox,
+            implementation: None,
+        }
+    }
+
+    /// A tool that workers elsewhere execute: this process judges its calls and leaves them to those.
+    pub fn elsewhere(spec: ToolSpec) -> Self {
+        Self {
+            spec,
+            origin: Origin::Elsewhere,
             implementation: None,
         }
     }
@@ -76,7 +86,7 @@ pub enum AssemblyError {
     },
     /// Nothing would run the tool.
     #[error(
-        "tool {tool:?} is authoritative but has no implementation; give it one, or declare it sandboxed"
+        "tool {tool:?} is authoritative but has no implementation; give it one, or declare it sandboxed or served elsewhere"
     )]
     NothingToRun {
         /// The name.
@@ -87,6 +97,22 @@ pub enum AssemblyError {
         "tool {tool:?} is sandboxed but carries an implementation; remove it, or declare the tool authoritative"
     )]
     SandboxedWithImplementation {
+        /// The name.
+        tool: String,
+    },
+    /// Its calls would be taken here and elsewhere.
+    #[error(
+        "tool {tool:?} is served elsewhere but carries an implementation; remove it, or do not declare the tool served elsewhere"
+    )]
+    ElsewhereWithImplementation {
+        /// The name.
+        tool: String,
+    },
+    /// A worker has authority of its own.
+    #[error(
+        "tool {tool:?} is served by workers elsewhere, which act with their own authority; declare it authoritative"
+    )]
+    SandboxedElsewhere {
         /// The name.
         tool: String,
     },
@@ -102,6 +128,16 @@ pub enum AssemblyError {
 
 struct Entry {
     tool: CompiledTool,
+    /// None where nothing is known but the specification.
+    origin: Option<Origin>,
+    implementation: Option<Arc<dyn Tool>>,
+}
+
+/// A tool on its way into a registry.
+struct Candidate {
+    contradiction: Option<AssemblyError>,
+    spec: ToolSpec,
+    origin: Option<Origin>,
     implementation: Option<Arc<dyn Tool>>,
 }
 
@@ -115,26 +151,36 @@ pub struct Registry {
 impl Registry {
     /// Checks and compiles the tools of a process that runs them. On failure every error is given, in declared order.
     pub fn assemble(tools: Vec<Registered>) -> Result<Self, Vec<AssemblyError>> {
-        Self::collect(
-            tools
-                .into_iter()
-                .map(|tool| (contradiction(&tool), tool.spec, tool.implementation)),
-        )
+        Self::collect(tools.into_iter().map(|tool| Candidate {
+            contradiction: contradiction(&tool),
+            spec: tool.spec,
+            origin: Some(tool.origin),
+            implementation: tool.implementation,
+        }))
     }
 
     /// Checks and compiles specifications for a process that only reads or decides; errors as for
     /// [`assemble`](Self::assemble), except that nothing is expected to run the tools.
     pub fn specs_only(specs: Vec<ToolSpec>) -> Result<Self, Vec<AssemblyError>> {
-        Self::collect(specs.into_iter().map(|spec| (None, spec, None)))
+        Self::collect(specs.into_iter().map(|spec| Candidate {
+            contradiction: None,
+            spec,
+            origin: None,
+            implementation: None,
+        }))
     }
 
-    fn collect(
-        tools: impl Iterator<Item = (Option<AssemblyError>, ToolSpec, Option<Arc<dyn Tool>>)>,
-    ) -> Result<Self, Vec<AssemblyError>> {
+    fn collect(tools: impl Iterator<Item = Candidate>) -> Result<Self, Vec<AssemblyError>> {
         let mut registry = Self::default();
         let mut names = HashSet::new();
         let mut errors = Vec::new();
-        for (contradiction, spec, implementation) in tools {
+        for candidate in tools {
+            let Candidate {
+                contradiction,
+                spec,
+                origin,
+                implementation,
+            } = candidate;
             let is_new = names.insert(spec.name.clone());
             match compile_tool(&spec) {
                 Ok(tool) => {
@@ -143,6 +189,7 @@ impl Registry {
                         .insert(spec.name.clone(), registry.entries.len());
                     registry.entries.push(Entry {
                         tool,
+                        origin,
                         implementation,
                     });
                 }
@@ -168,6 +215,19 @@ impl Registry {
     /// What runs the tool of this name in this process.
     pub fn implementation(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.entry(name)?.implementation.clone()
+    }
+
+    /// Where the implementation of the tool of this name comes from; none where only its specification is known.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        self.entry(name)?.origin
+    }
+
+    /// The names of the tools that workers elsewhere execute, in declared order.
+    pub fn elsewhere(&self) -> impl Iterator<Item = &str> {
+        let entries = self.entries.iter();
+        entries
+            .filter(|entry| entry.origin == Some(Origin::Elsewhere))
+            .map(|entry| entry.tool.spec().name.as_str())
     }
 
     /// All tools in declared order.
@@ -206,6 +266,13 @@ fn contradiction(registered: &Registered) -> Option<AssemblyError> {
         registered.origin,
         &registered.implementation,
     ) {
+        (Trust::Sandboxed, Origin::Elsewhere, _) => {
+            Some(AssemblyError::SandboxedElsewhere { tool })
+        }
+        (Trust::Authoritative, Origin::Elsewhere, Some(_)) => {
+            Some(AssemblyError::ElsewhereWithImplementation { tool })
+        }
+        (Trust::Authoritative, Origin::Elsewhere, None) => None,
         (Trust::Sandboxed, Origin::Mcp, _) => Some(AssemblyError::SandboxedFromMcp { tool }),
         (Trust::Sandboxed, _, Some(_)) => Some(AssemblyError::SandboxedWithImplementation { tool }),
         (Trust::Authoritative, _, None) => Some(AssemblyError::NothingToRun { tool }),

@@ -31,6 +31,8 @@ pub enum Origin {
     Mcp,
     /// An executor that holds no authority.
     Sandbox,
+    /// Workers of the cluster that do not read this declaration, in another language say.
+    Elsewhere,
 }
 
 impl Origin {
@@ -39,9 +41,12 @@ impl Origin {
     pub const fn default_result_trust(self) -> ResultTrust {
         match self {
             Self::Rust => ResultTrust::Trusted,
-            Self::Command | Self::Http | Self::NatsService | Self::Mcp | Self::Sandbox => {
-                ResultTrust::Untrusted
-            }
+            Self::Command
+            | Self::Http
+            | Self::NatsService
+            | Self::Mcp
+            | Self::Sandbox
+            | Self::Elsewhere => ResultTrust::Untrusted,
         }
     }
 }

@@ -167,6 +167,56 @@ input_schema = "{}"
 }
 
 #[tokio::test]
+async fn a_tool_that_is_served_elsewhere_is_declared_without_saying_how_it_runs() {
+    let tool = |line: &str| format!("{}\n{line}\n{}", RIGHT[..6].join("\n"), RIGHT[7]);
+    let tools = load_text(&tool("elsewhere = true")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(tools[0].origin, Origin::Elsewhere);
+    assert!(tools[0].implementation.is_none());
+    assert_eq!(tools[0].spec.result_trust, ResultTrust::Untrusted);
+    assert_eq!(Registry::assemble(tools).unwrap().elsewhere().count(), 1);
+
+    for (text, line, message) in [
+        (tool("elsewhere = 1"), 7, "make it true or false"),
+        (tool("elsewhere = false"), 1, "or elsewhere = true"),
+        (
+            tool("elsewhere = true\nprobe = 'observing'"),
+            8,
+            "drop the key",
+        ),
+        (
+            format!(
+                "{}\n[tool.http]\nurl = 'http://h/'",
+                tool("elsewhere = true")
+            ),
+            9,
+            "remove this section",
+        ),
+        (
+            tool("elsewhere = true").replace("authoritative", "sandboxed"),
+            7,
+            "remove elsewhere",
+        ),
+    ] {
+        let errors = errors_of(&text);
+        assert!(
+            errors
+                .iter()
+                .any(|(at, _, found)| *at == Some(line) && found.contains(message)),
+            "{line}: {message}: {errors:?}\n{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_python_workers_tool_loads_and_runs_elsewhere() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python-worker/tools.toml");
+    let tools = load(&path, &vars).unwrap_or_else(|errors| panic!("{errors}"));
+    let registry = Registry::assemble(tools.into_registered()).unwrap();
+    assert_eq!(registry.elsewhere().collect::<Vec<_>>(), ["publish"]);
+}
+
+#[tokio::test]
 async fn the_refund_desk_of_the_examples_loads() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/refund-desk/tools.toml");
     let tools = load(&path, &vars)

@@ -55,6 +55,35 @@ fn a3_every_contradiction_is_refused_at_once_in_declared_order() {
 }
 
 #[test]
+fn a3_a_tool_that_is_served_elsewhere_needs_nothing_here_and_may_have_nothing_here() {
+    let assembled = Registry::assemble(vec![
+        Registered::elsewhere(named("far")),
+        Registered::new(named("near"), Origin::Rust, idle()),
+    ])
+    .unwrap();
+    assert_eq!(assembled.elsewhere().collect::<Vec<_>>(), ["far"]);
+    assert_eq!(assembled.origin("far"), Some(Origin::Elsewhere));
+    assert!(assembled.implementation("far").is_none());
+    assert_eq!(assembled.len(), 2);
+
+    let errors = Registry::assemble(vec![
+        Registered::new(named("both"), Origin::Elsewhere, idle()),
+        Registered::elsewhere(named("without").with_trust(Trust::Sandboxed)),
+    ])
+    .unwrap_err();
+    let tool = |name: &str| name.to_owned();
+    assert_eq!(
+        errors,
+        [
+            AssemblyError::ElsewhereWithImplementation { tool: tool("both") },
+            AssemblyError::SandboxedElsewhere {
+                tool: tool("without")
+            }
+        ]
+    );
+}
+
+#[test]
 fn a3_a_tool_that_is_wrong_twice_is_told_twice() {
     let wrong = Registered {
         implementation: None,

@@ -15,7 +15,8 @@
 //! [tool.annotations]                # optional hints
 //! idempotent_hint = false
 //!
-//! [tool.http]                       # or [tool.command] with argv, nothing_happened_exit, env, cwd, probe_argv
+//! [tool.http]                       # or [tool.command] with argv, nothing_happened_exit, env, cwd, probe_argv,
+//!                                   # or elsewhere = true above: workers serve it that do not read this file
 //! url = "http://${PAYMENTS}/refunds"
 //! probe_url = "http://${PAYMENTS}/probe"
 //! ```

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{command::CommandTool, http::HttpTool, post::HttpClient};
 
-const TOOL_KEYS: [&str; 21] = [
+const TOOL_KEYS: [&str; 22] = [
     "name",
     "description",
     "side_effect",
@@ -40,6 +40,7 @@ const TOOL_KEYS: [&str; 21] = [
     "output_schema_file",
     "command",
     "http",
+    "elsewhere",
 ];
 const COMMAND_KEYS: [&str; 5] = ["argv", "nothing_happened_exit", "env", "cwd", "probe_argv"];
 const HTTP_KEYS: [&str; 2] = ["url", "probe_url"];
@@ -110,18 +111,33 @@ pub(super) fn read<'a>(
         ("fencing", ProbeKind::Fencing),
     ];
     let probe = tool.choice("probe", &probe, faults);
-    let implementation = implementation(&tool, trust, context, faults);
+    let elsewhere = tool.flag("elsewhere", faults).unwrap_or_default();
+    let implementation = if elsewhere {
+        runs_not_here(&tool, trust, faults);
+        None
+    } else {
+        implementation(&tool, trust, context, faults)
+    };
     match &implementation {
         Some(found) => check_probe(&tool, found, faults),
         None if trust == Some(Trust::Sandboxed) && tool.has("probe") => faults.add(
             &tool.place("probe"),
             "a sandboxed tool has no probe here; drop the key",
         ),
+        None if elsewhere && tool.has("probe") => faults.add(
+            &tool.place("probe"),
+            "nothing here answers the probe of a tool that is served elsewhere; drop the key",
+        ),
         None => {}
     }
+    let without = if elsewhere {
+        Origin::Elsewhere
+    } else {
+        Origin::Sandbox
+    };
     let origin = implementation
         .as_ref()
-        .map_or(Origin::Sandbox, |found| found.origin);
+        .map_or(without, |found| found.origin);
 
     let mut spec = spec(&tool, origin, context, faults);
     spec.probe = probe;
@@ -129,6 +145,7 @@ pub(super) fn read<'a>(
     check_spec(&tool, &spec, faults);
     match (spec.trust, implementation) {
         (Trust::Sandboxed, None) => Some(Registered::sandboxed(spec)),
+        (Trust::Authoritative, None) if elsewhere => Some(Registered::elsewhere(spec)),
         (
             Trust::Authoritative,
             Some(Implementation {
@@ -266,6 +283,24 @@ fn check_spec(tool: &Section<'_>, spec: &ToolSpec, faults: &mut Faults<'_>) {
     }
 }
 
+/// What contradicts that workers elsewhere serve the tool.
+fn runs_not_here(tool: &Section<'_>, trust: Option<Trust>, faults: &mut Faults<'_>) {
+    for key in ["command", "http"] {
+        if tool.has(key) {
+            faults.add(
+                &tool.place(key),
+                "a tool that is served elsewhere does not run here; remove this section, or elsewhere",
+            );
+        }
+    }
+    if trust == Some(Trust::Sandboxed) {
+        faults.add(
+            &tool.place("elsewhere"),
+            "a sandboxed tool is run by an executor; remove elsewhere, or declare the tool authoritative",
+        );
+    }
+}
+
 /// The one section that says how the tool runs.
 fn implementation<'a>(
     tool: &Section<'a>,
@@ -285,7 +320,7 @@ fn implementation<'a>(
             if trust == Some(Trust::Authoritative) {
                 tool.require(
                     "command",
-                    "say how it runs: give [tool.command] or [tool.http]",
+                    "say how it runs: give [tool.command] or [tool.http], or elsewhere = true if workers serve it that do not read this file",
                     faults,
                 );
             }
