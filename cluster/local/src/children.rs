@@ -27,6 +27,20 @@ const KILLED: Duration = Duration::from_secs(10);
 /// How long a process may take to pause or to go on; it does when it is next scheduled.
 const TURNED: Duration = Duration::from_secs(5);
 
+/// What a person's shell says about their usual NATS servers. It must not reach the processes of a local cluster, which has neither
+/// credentials nor TLS.
+const NOT_INHERITED: [&str; 9] = [
+    "NATS_URL",
+    "NATS_CONTEXT",
+    "NATS_CREDS",
+    "NATS_NKEY",
+    "NATS_USER",
+    "NATS_PASSWORD",
+    "NATS_CA",
+    "NATS_CERT",
+    "NATS_KEY",
+];
+
 /// How often the kernel is asked where there is no event to wait for.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -351,7 +365,11 @@ fn spawn(all: &mut Contents, launch: Launch) -> Result<Entry, LocalError> {
         ))
     };
     let (log, log_from) = log::open(&launch.log).map_err(failed())?;
-    let child = Command::new(&launch.program)
+    let mut command = Command::new(&launch.program);
+    for variable in NOT_INHERITED {
+        command.env_remove(variable);
+    }
+    let child = command
         .args(&launch.arguments)
         .envs(&launch.environment)
         .current_dir(&launch.directory)

@@ -48,7 +48,8 @@ pub struct NatsOptions {
     pub sync: SyncInterval,
     /// The server to run; otherwise [`ServerBinary::find`].
     pub binary: Option<ServerBinary>,
-    /// The ports for clients, as many as servers; otherwise free ones are chosen.
+    /// The ports for clients, as many as servers; otherwise those of last time if they are free, so that a URL that was handed out stays
+    /// true, and free ones if not.
     pub client_ports: Option<Vec<u16>>,
     /// How much one server may store, in bytes; beyond it, writes are refused. Nothing is reserved.
     pub max_store: u64,
@@ -103,9 +104,16 @@ impl NatsServers {
             None => ServerBinary::find().await?,
         };
         let servers = Self { children, count };
+        let earlier = servers.earlier_ports()?;
         let mut tries = 1;
         loop {
-            let started = servers.launch(&binary, &text, &options).await;
+            let wanted = match tries {
+                1 => options.client_ports.as_ref().or(earlier.as_ref()),
+                _ => None,
+            };
+            let started = servers
+                .launch(&binary, &text, options.max_store, wanted)
+                .await;
             match started {
                 Ok(()) => return Ok(servers),
                 Err(error)
@@ -274,13 +282,25 @@ impl NatsServers {
         self.children.let_go();
     }
 
+    /// The ports of the folder's servers in their last life, if each of them is free now.
+    fn earlier_ports(&self) -> Result<Option<Vec<u16>>, LocalError> {
+        let entries = self.children.entries()?;
+        let ports: Vec<u16> = entries
+            .iter()
+            .filter_map(|entry| entry.launch.ports.get(CLIENT).copied())
+            .filter(|port| ports::is_free(*port))
+            .collect();
+        Ok((ports.len() == self.count).then_some(ports))
+    }
+
     async fn launch(
         &self,
         binary: &ServerBinary,
         text: &str,
-        options: &NatsOptions,
+        max_store: u64,
+        clients: Option<&Vec<u16>>,
     ) -> Result<(), LocalError> {
-        let ports = choose_ports(self.count, options.client_ports.as_deref())?;
+        let ports = choose_ports(self.count, clients)?;
         let routes: Vec<u16> = ports.iter().filter_map(|ports| ports.cluster).collect();
         let mut entries = Vec::with_capacity(self.count);
         for (n, ports) in (1..).zip(ports) {
@@ -295,7 +315,7 @@ impl NatsServers {
                 kind: Kind::NatsServer,
                 program: binary.path().to_owned(),
                 arguments: vec!["--config".to_owned(), file.to_string_lossy().into_owned()],
-                environment: config::values(&name, ports, &store, options.max_store, &routes),
+                environment: config::values(&name, ports, &store, max_store, &routes),
                 log: directory.join("log"),
                 ports: ports.named(),
                 directory,
@@ -354,7 +374,7 @@ fn check_size(children: &Children, wanted: usize) -> Result<(), LocalError> {
     })
 }
 
-fn choose_ports(count: usize, clients: Option<&[u16]>) -> Result<Vec<Ports>, LocalError> {
+fn choose_ports(count: usize, clients: Option<&Vec<u16>>) -> Result<Vec<Ports>, LocalError> {
     let free = ports::free(3 * count)?;
     let chosen = free.chunks_exact(3).enumerate().map(|(at, free)| Ports {
         client: clients
