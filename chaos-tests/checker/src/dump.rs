@@ -1,13 +1,18 @@
 //! The dump: one JSON object a line, one line a stored message. Only what stands in the subject is believed about where
 //! a message belongs; the body is kept as the exact bytes.
+//!
+//! Positions have one order in the embedded store. In a cluster each shard has its own, and a shard's inbox has one beside its
+//! journals and registers. Everything of a run lies in one shard, so whatever is compared has an order, but for inbox messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+use crate::logbooks::Record;
 
 /// Where a message stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +42,8 @@ pub(crate) struct ChainId {
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) seq: u64,
+    /// The shard's token.
+    pub(crate) shard: String,
     pub(crate) run: String,
     pub(crate) place: Place,
     pub(crate) chain: Option<ChainId>,
@@ -49,16 +56,30 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    pub(crate) fn is_inbox(&self) -> bool {
+        matches!(self.place, Place::Inbox(_))
+    }
+
     /// The body as JSON; `Null` if it is none, so that every look into it finds nothing.
     pub(crate) fn json(&self) -> Value {
         json(&self.body)
     }
 }
 
-/// All messages in order of position.
+/// All messages, those of a run in order of position. An inbox that has its own positions comes first.
 #[derive(Debug, Default)]
 pub(crate) struct Dump {
     pub(crate) messages: Vec<Message>,
+    /// The positions of inbox messages say nothing about those of other messages.
+    pub(crate) inbox_apart: bool,
+    /// What the workers wrote down themselves.
+    pub(crate) logbooks: Vec<Record>,
+}
+
+/// What a line is.
+enum Line {
+    Message(Box<Message>),
+    Logbook(Record),
 }
 
 impl Dump {
@@ -74,15 +95,23 @@ impl Dump {
     }
 
     pub(crate) fn of_lines<'a>(lines: impl Iterator<Item = &'a str>) -> anyhow::Result<Self> {
-        let mut messages = Vec::new();
+        let (mut messages, mut logbooks) = (Vec::new(), Vec::new());
         for (index, line) in lines
             .enumerate()
             .filter(|(_, line)| !line.trim().is_empty())
         {
-            messages.extend(message(line).with_context(|| format!("line {}", index + 1))?);
+            match read(line).with_context(|| format!("line {}", index + 1))? {
+                Line::Message(message) => messages.push(*message),
+                Line::Logbook(record) => logbooks.push(record),
+            }
         }
-        messages.sort_by_key(|message| message.seq);
-        Ok(Self { messages })
+        let inbox_apart = apart(&messages);
+        messages.sort_by_key(|message| (inbox_apart && !message.is_inbox(), message.seq));
+        Ok(Self {
+            messages,
+            inbox_apart,
+            logbooks,
+        })
     }
 
     /// Messages by run, each in order.
@@ -106,15 +135,28 @@ impl Dump {
     }
 }
 
-/// A line; `None` for a stream that no check looks at.
-fn message(line: &str) -> anyhow::Result<Option<Message>> {
+/// Whether inboxes have positions of their own: where everything has one order, a position is not both.
+fn apart(messages: &[Message]) -> bool {
+    let positions = |inbox: bool| -> BTreeSet<(&str, u64)> {
+        let messages = messages
+            .iter()
+            .filter(|message| message.is_inbox() == inbox);
+        messages
+            .map(|message| (message.shard.as_str(), message.seq))
+            .collect()
+    };
+    !positions(true).is_disjoint(&positions(false))
+}
+
+fn read(line: &str) -> anyhow::Result<Line> {
     let value = json(line.as_bytes());
     if !value.is_object() {
         bail!("not a JSON object");
     }
     let stream = text(&value, "stream");
     if stream == "logbook" {
-        return Ok(None);
+        let body = bytes(&value, "body")?.ok_or_else(|| anyhow!("no `body`"))?;
+        return Ok(Line::Logbook(Record::read(&value, &json(&body))));
     }
     let seq = value
         .get("seq")
@@ -126,8 +168,10 @@ fn message(line: &str) -> anyhow::Result<Option<Message>> {
     let body = bytes(&value, "body")?.ok_or_else(|| anyhow!("no `body`"))?;
     let call = bytes(&value, "call")?;
     let expected = value.get("expected").and_then(Value::as_u64);
-    Ok(Some(Message {
+    let shard = subject.split('.').nth(1).unwrap_or_default().to_owned();
+    Ok(Line::Message(Box::new(Message {
         seq,
+        shard,
         run,
         place,
         chain,
@@ -135,7 +179,7 @@ fn message(line: &str) -> anyhow::Result<Option<Message>> {
         expected,
         body,
         call,
-    }))
+    })))
 }
 
 fn bytes(value: &Value, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
@@ -322,6 +366,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{RUN, Story};
 
     #[test]
     fn k58_tokens_are_decoded() {
@@ -339,6 +384,33 @@ mod tests {
         assert_eq!(base64("/+4AQQ==").unwrap(), [0xFF, 0xEE, 0x00, 0x41]);
         assert_eq!(base64("YWJj").unwrap(), b"abc");
         assert!(base64("a b").is_none());
+    }
+
+    #[test]
+    fn an_inbox_with_positions_of_its_own_says_nothing_about_order() {
+        let one = Story::paid();
+        assert!(!one.dump().inbox_apart);
+        let cluster = Story::in_cluster(3).and_paid();
+        let dump = cluster.dump();
+        assert!(dump.inbox_apart);
+        assert_eq!(cluster.report().violations, []);
+        // In a timeline the submission comes before the commit that names it.
+        let submission =
+            |lines: &[String]| lines.iter().position(|line| line.contains("submission by"));
+        assert_eq!(submission(&crate::timeline::of(&dump, RUN)), Some(0));
+    }
+
+    #[test]
+    fn i8_a_run_lies_in_one_shard() {
+        let mut story = Story::paid();
+        let last = story.lines.last_mut().unwrap();
+        let subject = last["subject"]
+            .as_str()
+            .unwrap()
+            .replacen("lh.0.", "lh.1.", 1);
+        last["subject"] = serde_json::json!(subject);
+        let broken = story.broken();
+        assert!(broken.contains(&"I8".to_owned()), "{broken:?}");
     }
 
     #[test]

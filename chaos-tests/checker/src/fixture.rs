@@ -27,6 +27,15 @@ pub(crate) struct Story {
 impl Story {
     /// Submitted, owned, in epoch 1.
     pub(crate) fn new() -> Self {
+        Self::begun(None)
+    }
+
+    /// The same in a cluster, whose inbox has positions of its own: the submission stands at this one.
+    pub(crate) fn in_cluster(inbox: u64) -> Self {
+        Self::begun(Some(inbox))
+    }
+
+    fn begun(inbox: Option<u64>) -> Self {
         let mut story = Self {
             lines: Vec::new(),
             books: Vec::new(),
@@ -39,12 +48,18 @@ impl Story {
         };
         let submission = json!({"v": 1, "run": RUN, "client": "demo"}).to_string();
         let request = sha256(submission.as_bytes());
-        let inbox = story.store(
+        let after = story.seq;
+        story.seq = inbox.map_or(story.seq, |at| at - 1);
+        let at = story.store(
             "inbox",
             &format!("lh.0.in.{TOKEN}.demo"),
             json!({}),
             &submission,
         );
+        if inbox.is_some() {
+            story.seq = after;
+        }
+        let inbox = at;
         story.commit(
             "open",
             json!([
@@ -57,14 +72,25 @@ impl Story {
 
     /// The whole story of a refund that goes well.
     pub(crate) fn paid() -> Self {
-        let mut story = Self::new();
+        Self::new().and_paid()
+    }
+
+    /// What follows a beginning when a refund goes well.
+    pub(crate) fn and_paid(mut self) -> Self {
+        let story = &mut self;
         story.first_call();
         story.claim(1);
         story.pay(1);
         story.done(1);
         story.finish(1);
         story.end("completed");
-        story
+        self
+    }
+
+    /// A line of the claim's worker's logbook.
+    pub(crate) fn armed(&mut self, body: Value) {
+        self.lines.push(json!({"seq": 1, "stream": "logbook", "worker": "w.1", "logbook": "l", "published": true, "body": body.to_string(),
+            "chain": {"run": RUN, "tool": "refund_order", "step": "1-0", "attempt": 1, "origin": "s1"}}));
     }
 
     pub(crate) fn store(&mut self, stream: &str, subject: &str, more: Value, body: &str) -> u64 {

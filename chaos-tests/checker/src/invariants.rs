@@ -9,6 +9,7 @@ use crate::dump::{number, text};
 use crate::effects::{Effect, Fate, strays};
 use crate::grounds;
 use crate::journal::Run;
+use crate::logbooks;
 use crate::report::Violation;
 
 /// All violations, in order of invariant.
@@ -18,6 +19,7 @@ pub(crate) fn all(world: &World, effects: &[Effect<'_>]) -> Vec<Violation> {
     found.extend(i2_told_is_true(world, effects));
     found.extend(chains(world));
     found.extend(i6_intent_claim_effect(world));
+    found.extend(logbooks::i6_armed_before_effect(world));
     found.extend(grounds::i7_executed_as_approved(world));
     found.extend(grounds::i11_findings_rest_on_registers(world));
     found.extend(i12_nothing_from_nowhere(world, effects));
@@ -175,7 +177,8 @@ fn i12_nothing_from_nowhere(world: &World, effects: &[Effect<'_>]) -> Vec<Violat
             .submissions
             .iter()
             .find(|(name, at, _)| *name == run.id && *at == number(event, "inbox"));
-        if !from.is_some_and(|(_, at, sha256)| at < seq && sha256 == text(event, "request")) {
+        let before = |at: &u64| world.inbox_apart || at < seq;
+        if !from.is_some_and(|(_, at, sha256)| before(at) && sha256 == text(event, "request")) {
             found.push(violation(
                 "I12",
                 &run.id,

@@ -76,7 +76,20 @@ impl Run {
             tail: ZEROS.to_owned(),
             ..Self::default()
         };
+        let shard = messages.first().map(|message| message.shard.as_str());
         for message in messages {
+            if Some(message.shard.as_str()) != shard {
+                run.fault(
+                    "I8",
+                    format!(
+                        "position {} of shard {} holds a record of a run of shard {}",
+                        message.seq,
+                        message.shard,
+                        shard.unwrap_or_default()
+                    ),
+                );
+                continue;
+            }
             match message.place {
                 Place::Journal(_) => run.commit(message),
                 Place::Claim | Place::Outcome => run.register(message),

@@ -13,6 +13,7 @@ mod effects;
 mod grounds;
 mod invariants;
 mod journal;
+mod logbooks;
 mod report;
 mod timeline;
 
@@ -38,6 +39,10 @@ pub(crate) struct World {
     pub(crate) runs: Vec<Run>,
     /// Submissions in the inbox: run, position, SHA-256.
     pub(crate) submissions: Vec<(String, u64, String)>,
+    /// Inbox positions say nothing about the order of a submission and its run's journal.
+    pub(crate) inbox_apart: bool,
+    /// The workers' logbooks.
+    pub(crate) logbooks: Vec<logbooks::Record>,
     /// The service's books.
     pub(crate) books: Books,
 }
@@ -66,6 +71,8 @@ impl World {
             submitted,
             runs: journal::read_all(dump),
             submissions,
+            inbox_apart: dump.inbox_apart,
+            logbooks: dump.logbooks.clone(),
             books,
         }
     }

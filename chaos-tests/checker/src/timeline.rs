@@ -23,7 +23,7 @@ pub(crate) fn of(dump: &Dump, run: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut began = None;
     let mut owner = String::new();
-    for message in dump.messages.iter().filter(|message| message.run == run) {
+    for message in in_order(dump, run) {
         let body = message.json();
         let Place::Journal(_) = message.place else {
             lines.push(format!(
@@ -57,6 +57,27 @@ pub(crate) fn of(dump: &Dump, run: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The run's messages. An inbox message whose position says nothing stands before the commit that names it.
+fn in_order<'a>(dump: &'a Dump, run: &str) -> Vec<&'a Message> {
+    let messages = dump.messages.iter().filter(|message| message.run == run);
+    if !dump.inbox_apart {
+        return messages.collect();
+    }
+    let (mut inbox, others): (Vec<_>, Vec<_>) = messages.partition(|message| message.is_inbox());
+    let mut ordered = Vec::new();
+    for message in others {
+        let body = message.json();
+        let events = body.get("events").and_then(Value::as_array);
+        for event in events.into_iter().flatten() {
+            let named = |message: &mut &Message| message.seq == number(event, "inbox");
+            ordered.extend(inbox.extract_if(.., named));
+        }
+        ordered.push(message);
+    }
+    ordered.extend(inbox);
+    ordered
 }
 
 fn register(message: &Message, body: &Value) -> String {
