@@ -1,9 +1,9 @@
-//! The two processes of the demo: the payments service and the runtime, each this same binary with another subcommand.
+//! Children of the demo: the payments service, and what every child has in common. Each is this same binary with another subcommand.
 //!
 //! They are started, killed with SIGKILL and started again; what they say on standard output is the only thing that the demo learns from
 //! them directly. Their standard error goes to log files in the data folder. Whatever ends the demo ends them too.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::plan::{Fault, SLOTS};
+use super::plan::Fault;
 use crate::payments::ColumnMap;
 
 /// How long a child may take to say that it is ready: opening a store that was killed takes well under a second.
-const READY: Duration = Duration::from_secs(30);
+pub(super) const READY: Duration = Duration::from_secs(30);
 /// How long a child may take to end after SIGTERM: longer than the slowest call of the example.
 const ORDERLY: Duration = Duration::from_secs(20);
 /// How long the payments service may take to arm a fault: one durable insert.
@@ -31,13 +31,10 @@ const ARMED: Duration = Duration::from_secs(5);
 /// Longest answer that is read of it, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
 
-/// What a child's name is for the commands that start it.
+/// What the payments service is called as a subcommand.
 const PAYMENTS: &str = "payments";
-const DEV: &str = "dev";
-/// How the lines begin that tell the demo something.
+/// How its line begins that tells the demo something.
 const LISTENING_LINE: &str = "payments listening";
-const READY_LINE: &str = "ready";
-const REACHED_LINE: &str = "reached";
 
 /// Where everything of one demo lies.
 #[derive(Debug, Clone)]
@@ -60,6 +57,14 @@ impl Folder {
     pub(super) fn policy(&self) -> PathBuf {
         self.0.join("policy.toml")
     }
+    /// Everything of the cluster.
+    pub(super) fn cluster(&self) -> PathBuf {
+        self.0.join("cluster")
+    }
+    /// Where a node of the cluster records the inputs of its machines.
+    pub(super) fn recording(&self, node: &str) -> PathBuf {
+        self.0.join(format!("inputs-{node}.jsonl"))
+    }
     pub(super) fn dump(&self) -> PathBuf {
         self.0.join("dump.jsonl")
     }
@@ -72,16 +77,16 @@ impl Folder {
 }
 
 /// A running child and what it has said.
-struct Process {
+pub(super) struct Process {
     name: &'static str,
     child: Child,
     /// Lines of standard output that were looked for, in the order in which they came.
-    said: watch::Receiver<Vec<String>>,
+    pub(super) said: watch::Receiver<Vec<String>>,
 }
 
 impl Process {
     /// Starts this binary with a subcommand. Lines of its output that begin with one of `wanted` are kept.
-    fn start(
+    pub(super) fn start(
         name: &'static str,
         folder: &Folder,
         wanted: &'static [&'static str],
@@ -115,7 +120,7 @@ impl Process {
     }
 
     /// Waits until it has said a line that begins so.
-    async fn says(&mut self, start: &str, bound: Duration) -> anyhow::Result<()> {
+    pub(super) async fn says(&mut self, start: &str, bound: Duration) -> anyhow::Result<()> {
         let heard = self
             .said
             .wait_for(|said| said.iter().any(|line| line.starts_with(start)));
@@ -131,15 +136,22 @@ impl Process {
     }
 
     /// SIGKILL, and waits until the process is gone.
-    async fn kill(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
         self.child
             .kill()
             .await
             .with_context(|| format!("killing {}", self.name))
     }
 
+    /// Whether it has ended by itself.
+    pub(super) fn ended(&mut self) -> anyhow::Result<bool> {
+        let status = self.child.try_wait();
+        let status = status.with_context(|| format!("looking after {}", self.name))?;
+        Ok(status.is_some())
+    }
+
     /// SIGTERM; after a bound SIGKILL. Whether it ended well.
-    async fn stop(&mut self) -> anyhow::Result<bool> {
+    pub(super) async fn stop(&mut self) -> anyhow::Result<bool> {
         let pid = self
             .child
             .id()
@@ -232,12 +244,7 @@ impl Payments {
 
     /// Whether it has died by itself.
     pub(super) fn ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self
-            .process
-            .child
-            .try_wait()
-            .context("looking after the payments service")?
-            .is_some())
+        self.process.ended()
     }
 
     /// Arms a fault. Durable once this returns.
@@ -255,136 +262,8 @@ impl Payments {
     }
 }
 
-/// What a life of the runtime is started with.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stall {
-    pub(super) point: &'static str,
-    pub(super) nth: usize,
-}
-
-/// The runtime on the demo's data folder.
-pub(super) struct Dev {
-    folder: Folder,
-    payments: SocketAddr,
-    sabotage: Option<String>,
-    record: Option<PathBuf>,
-    process: Process,
-    tasks: TaskTracker,
-}
-
-impl Dev {
-    pub(super) async fn start(
-        folder: &Folder,
-        payments: SocketAddr,
-        sabotage: Option<String>,
-        record: Option<PathBuf>,
-        stall: Option<Stall>,
-        tasks: &TaskTracker,
-    ) -> anyhow::Result<Self> {
-        let process = Self::process(
-            folder,
-            payments,
-            sabotage.as_deref(),
-            record.as_deref(),
-            stall,
-            tasks,
-        )
-        .await?;
-        Ok(Self {
-            folder: folder.clone(),
-            payments,
-            sabotage,
-            record,
-            process,
-            tasks: tasks.clone(),
-        })
-    }
-
-    async fn process(
-        folder: &Folder,
-        payments: SocketAddr,
-        sabotage: Option<&str>,
-        record: Option<&Path>,
-        stall: Option<Stall>,
-        tasks: &TaskTracker,
-    ) -> anyhow::Result<Process> {
-        let arguments = |command: &mut Command| {
-            command
-                .arg("--data")
-                .arg(folder.store())
-                .arg("--tools")
-                .arg(folder.tools())
-                .arg("--policy")
-                .arg(folder.policy());
-            command.args([
-                "--set",
-                &format!("PAYMENTS={payments}"),
-                "--slots",
-                &SLOTS.to_string(),
-            ]);
-            if let Some(Stall { point, nth }) = stall {
-                command.args(["--stall", &format!("{point}:{nth}")]);
-            }
-            if let Some(sabotage) = sabotage {
-                command.args(["--sabotage", sabotage]);
-            }
-            if let Some(record) = record {
-                command.arg("--record").arg(record);
-            }
-        };
-        let mut process =
-            Process::start(DEV, folder, &[READY_LINE, REACHED_LINE], arguments, tasks)?;
-        process.says(READY_LINE, READY).await?;
-        Ok(process)
-    }
-
-    /// SIGKILL.
-    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
-        self.process.kill().await
-    }
-
-    /// The next life.
-    pub(super) async fn restart(&mut self, stall: Option<Stall>) -> anyhow::Result<()> {
-        let (sabotage, record) = (self.sabotage.as_deref(), self.record.as_deref());
-        self.process = Self::process(
-            &self.folder,
-            self.payments,
-            sabotage,
-            record,
-            stall,
-            &self.tasks,
-        )
-        .await?;
-        Ok(())
-    }
-
-    /// Whether it stands still where it was told to.
-    pub(super) fn stalled(&self) -> bool {
-        self.process
-            .said
-            .borrow()
-            .iter()
-            .any(|line| line.starts_with(REACHED_LINE))
-    }
-
-    /// Whether it has ended by itself.
-    pub(super) fn ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self
-            .process
-            .child
-            .try_wait()
-            .context("looking after the runtime")?
-            .is_some())
-    }
-
-    /// SIGTERM. Whether it ended in good order.
-    pub(super) async fn stop(&mut self) -> anyhow::Result<bool> {
-        self.process.stop().await
-    }
-}
-
 /// Runs this binary with other arguments to its end; its standard output goes to a file. Whether it succeeded.
-pub(super) async fn run_to_file(arguments: &[&OsStr], output: &Path) -> anyhow::Result<bool> {
+pub(super) async fn run_to_file(arguments: &[OsString], output: &Path) -> anyhow::Result<bool> {
     let program = std::env::current_exe().context("finding this program's own file")?;
     let file = File::create(output).with_context(|| format!("creating {}", output.display()))?;
     let status = Command::new(program)
@@ -398,7 +277,9 @@ pub(super) async fn run_to_file(arguments: &[&OsStr], output: &Path) -> anyhow::
         .with_context(|| {
             format!(
                 "running {}",
-                arguments.first().copied().unwrap_or_default().display()
+                arguments
+                    .first()
+                    .map_or_else(Default::default, |name| name.to_string_lossy())
             )
         })?
         .success())

@@ -12,31 +12,22 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::board::{Board, Seen};
-use super::children::{Dev, Payments, Stall};
+use super::children::Payments;
 use super::clerk::{REFUND_CLERK, TOOLS};
 use super::operator::{Troubles, Withdrawals};
 use super::orders::Job;
 use super::plan::{Fault, Kill, Plan, Stage};
-use super::report::Kills;
+use super::scene::{Scene, Stall, Tally, Who};
 use super::show::Show;
 
 /// Runs that may still be in hand when the next stage begins: so the kills are spread over the whole job.
 const IN_HAND: usize = 6;
-/// How long a stage waits for that. What a stage leaves mostly waits for a timeout of a call, and the next stage need not.
-const SETTLE: Duration = Duration::from_millis(1_500);
-/// How long a stage waits until it is alone. Longer: it is worth nothing otherwise.
-const SETTLE_ALONE: Duration = Duration::from_secs(10);
-/// How long to wait until the runtime stalls, or so many commits are heard, before it is killed as it is.
-const REACH: Duration = Duration::from_secs(4);
 /// How long to wait until a fault kills the payments service before the next stage begins with the fault still armed.
 const FAULT: Duration = Duration::from_secs(5);
 /// How long the first stage waits until its runs wait in the queue.
 const QUEUED: Duration = Duration::from_secs(10);
-/// How long the end may take without any commit. The longest a healthy runtime is silent is the wait for a call of which nothing is heard
-/// (its timeout and 5 s), then six tries of a probe (6 s).
-const SILENCE: Duration = Duration::from_secs(20);
-/// How long the end may take in all.
-const END: Duration = Duration::from_secs(120);
+/// How long the end waits until what was killed or paused is there again. The longest pause and the longest start are well below.
+const WHOLE: Duration = Duration::from_secs(60);
 /// How often to look after the children when nothing is heard.
 const LOOK: Duration = Duration::from_millis(50);
 /// Failures in a row, and repetitions, that end a run: services that are killed again and again fail more often than the usual limits allow.
@@ -45,14 +36,15 @@ const PATIENCE: u32 = 50;
 /// Everything that the job works with.
 pub(super) struct Work<'a> {
     pub(super) job: &'a Job,
-    pub(super) dev: Dev,
+    pub(super) scene: Box<dyn Scene>,
     pub(super) payments: Payments,
     pub(super) board: Board,
     pub(super) arrivals: UnboundedSender<Submission>,
     pub(super) withdrawals: Withdrawals,
     pub(super) troubles: Troubles,
     pub(super) show: Show,
-    pub(super) kills: Kills,
+    pub(super) kills: Tally,
+    pub(super) pauses: Tally,
     /// Faults that are armed and have not killed the payments service yet.
     pub(super) deaths_due: usize,
     /// Each kill, in words, for who wants to know.
@@ -67,6 +59,12 @@ impl Work<'_> {
             self.settle(stage).await?;
             if let Some(fault) = &stage.mishap {
                 self.arm(fault).await?;
+            }
+            if let Some(who) = stage.pause
+                && self.scene.pause(who).await?
+            {
+                self.pauses.add(who, 1);
+                self.told.push(format!("{who:?} paused"));
             }
             if place == 0 && !plan.cancelled_in_queue.is_empty() {
                 self.hold_up(stage, &plan.cancelled_in_queue).await?;
@@ -84,10 +82,11 @@ impl Work<'_> {
 
     /// Waits until little enough is in hand.
     async fn settle(&mut self, stage: &Stage) -> anyhow::Result<()> {
+        let pace = self.scene.pace();
         let (most, bound) = if stage.alone {
-            (0, SETTLE_ALONE)
+            (0, pace.settle_alone)
         } else {
-            (IN_HAND, SETTLE)
+            (IN_HAND, pace.settle)
         };
         self.wait(bound, |work| work.board.look(Seen::in_hand) <= most)
             .await?;
@@ -161,10 +160,11 @@ impl Work<'_> {
         let heard_since = move |work: &Self, commits: u32| {
             work.board.look(|seen| seen.commits) >= heard + u64::from(commits)
         };
+        let reach = self.scene.pace().reach;
         let reached = match kill {
-            Kill::Stall { .. } => self.wait(REACH, |work| work.dev.stalled()).await?,
-            Kill::Runtime { commits } | Kill::Payments { commits } => {
-                self.wait(REACH, |work| heard_since(work, commits)).await?
+            Kill::Stall(_) => self.stalled(reach).await?,
+            Kill::After { commits, .. } => {
+                self.wait(reach, |work| heard_since(work, commits)).await?
             }
             Kill::Fault(fault) => {
                 let before = self.deaths_due;
@@ -179,18 +179,32 @@ impl Work<'_> {
             if reached { "" } else { ", not reached in time" }
         ));
         match kill {
-            Kill::Stall { .. } | Kill::Runtime { .. } => {
-                self.dev.kill().await?;
-                self.kills.runtime += 1;
-                self.dev.restart(stall(next)).await
-            }
-            Kill::Payments { .. } => {
+            Kill::Fault(_) => return Ok(()),
+            Kill::After {
+                who: Who::Payments, ..
+            } => {
                 self.payments.kill().await?;
-                self.kills.payments += 1;
-                self.payments.restart().await
+                self.payments.restart().await?;
             }
-            Kill::Fault(_) => Ok(()),
+            Kill::Stall(_) | Kill::After { .. } => {
+                let who = kill.victim();
+                self.scene.kill(who, stall(next, who)).await?;
+            }
         }
+        self.kills.add(kill.victim(), 1);
+        Ok(())
+    }
+
+    /// Waits until a process stands still where it was told to. Whether one does.
+    async fn stalled(&mut self, bound: Duration) -> anyhow::Result<bool> {
+        let began = Instant::now();
+        while began.elapsed() < bound {
+            if self.scene.stalled().await {
+                return Ok(true);
+            }
+            self.wait(LOOK, |_| false).await?;
+        }
+        Ok(false)
     }
 
     /// The service may be dying of an earlier fault at this moment: armed is armed.
@@ -206,12 +220,13 @@ impl Work<'_> {
     async fn finish(&mut self) -> anyhow::Result<()> {
         let orders = self.job.orders.len();
         let over = move |work: &Self| work.board.look(Seen::over) >= orders;
+        let pace = self.scene.pace();
         let began = Instant::now();
-        while began.elapsed() < END {
+        while began.elapsed() < pace.end {
             let heard = self.board.look(|seen| seen.commits);
             let moved =
                 move |work: &Self| over(work) || work.board.look(|seen| seen.commits) > heard;
-            if !self.wait(SILENCE, moved).await? || over(self) {
+            if !self.wait(pace.silence, moved).await? || over(self) {
                 break;
             }
         }
@@ -219,8 +234,10 @@ impl Work<'_> {
             // The fault found nothing to hit: the kill is made by hand.
             self.payments.kill().await?;
             self.payments.restart().await?;
-            self.kills.payments += std::mem::take(&mut self.deaths_due);
+            self.kills
+                .add(Who::Payments, std::mem::take(&mut self.deaths_due));
         }
+        self.wait(WHOLE, |work| work.scene.whole()).await?;
         Ok(())
     }
 
@@ -228,7 +245,8 @@ impl Work<'_> {
     async fn wait(&mut self, bound: Duration, so: impl Fn(&Self) -> bool) -> anyhow::Result<bool> {
         let began = Instant::now();
         loop {
-            self.show.update(self.kills, self.board.look(Seen::over));
+            self.show
+                .update(self.kills.sum(), self.board.look(Seen::over));
             if so(self) {
                 return Ok(true);
             }
@@ -236,18 +254,14 @@ impl Work<'_> {
                 return Ok(false);
             }
             self.look_after_payments().await?;
-            if self.dev.ended()? {
-                self.troubles
-                    .add("the runtime ended by itself; its log says why".to_owned());
-                self.dev.restart(None).await?;
-            }
+            self.scene.tend(&self.troubles).await?;
             let _ = timeout(LOOK, self.changes.changed()).await;
         }
     }
 
     async fn look_after_payments(&mut self) -> anyhow::Result<()> {
         if self.payments.ended()? {
-            self.kills.payments += 1;
+            self.kills.add(Who::Payments, 1);
             if self.deaths_due == 0 {
                 self.troubles.add(
                     "the payments service died without being told to; its log says why".to_owned(),
@@ -260,14 +274,14 @@ impl Work<'_> {
     }
 }
 
-/// Where the next life of the runtime will be killed, if that is at a named moment.
-pub(super) fn stall(stages: &[Stage]) -> Option<Stall> {
+/// Where the next life of a process of this kind will be killed, if that is at a named moment.
+pub(super) fn stall(stages: &[Stage], who: Who) -> Option<Stall> {
     let kill = stages
         .iter()
         .filter_map(|stage| stage.kill)
-        .find(|kill| kill.of_runtime());
+        .find(|kill| kill.victim() == who);
     match kill {
-        Some(Kill::Stall { point, nth }) => Some(Stall { point, nth }),
+        Some(Kill::Stall(stall)) => Some(stall),
         _ => None,
     }
 }
@@ -277,22 +291,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_is_stalled_where_the_next_kill_of_the_runtime_wants_it() {
+    fn a_life_is_stalled_where_the_next_kill_of_its_kind_wants_it() {
         let stage = |kill| Stage {
             orders: Vec::new(),
             mishap: None,
+            pause: None,
             kill: Some(kill),
             alone: false,
         };
-        let stalled = stage(Kill::Stall {
+        let after = |who| stage(Kill::After { who, commits: 1 });
+        let w6 = Stall {
+            who: Who::Workers,
             point: "W6",
             nth: 3,
-        });
-        let payments = stage(Kill::Payments { commits: 1 });
-        assert!(
-            stall(&[payments.clone(), stalled.clone()]).is_some_and(|stall| stall.point == "W6")
-        );
-        assert!(stall(&[stage(Kill::Runtime { commits: 1 }), stalled]).is_none());
-        assert!(stall(&[payments]).is_none());
+        };
+        let stalled = stage(Kill::Stall(w6));
+        let others = [after(Who::Payments), after(Who::Nodes), stalled.clone()];
+        assert_eq!(stall(&others, Who::Workers), Some(w6));
+        assert_eq!(stall(&[after(Who::Workers), stalled], Who::Workers), None);
+        assert_eq!(stall(&others, Who::Nodes), None);
     }
 }

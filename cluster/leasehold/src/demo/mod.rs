@@ -1,27 +1,33 @@
 //! `leasehold demo`: 240 refunds while the runtime and the payments service are killed again and again, and the proof that each customer
 //! was paid exactly once.
 //!
-//! The demo drives the runtime from outside only: as a child process, through its socket, with SIGKILL. [`plan`] says what is killed and
-//! when, [`job`] does it, [`operator`] plays the people. What comes of it is then judged from the payments database and a raw dump of
+//! The demo drives the runtime from outside only: as child processes, as its clients do, with signals. The runtime is a [`scene`]: one
+//! process on a data folder, or with `--cluster` a cluster on NATS. [`plan`] says what is killed and when, [`job`] does it, [`operator`]
+//! plays the people. What comes of it is then judged from the payments database and a raw dump of
 //! everything stored, by a checker that shares no code with the runtime; [`report`] turns that into sentences, a table and an exit code.
 
 mod board;
 mod books;
 mod children;
 mod clerk;
+mod cluster;
+mod dev;
 mod job;
+mod members;
 mod operator;
 mod orders;
 mod plan;
 mod report;
+mod scene;
+mod servers;
 mod show;
 
 pub(crate) use clerk::RefundClerk;
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use leasehold_actors::{Clock as _, SystemClock};
@@ -34,16 +40,19 @@ use tokio_util::task::TaskTracker;
 
 use crate::failure::{Exit, Failure};
 use crate::payments::ColumnMap;
-use crate::place::Place;
 use crate::say;
+use crate::stop::Signals;
 use board::Board;
 use books::Books;
-use children::{Dev, Folder, Payments, run_to_file};
+use children::{Folder, Payments, run_to_file};
+use cluster::Cluster;
+use dev::Dev;
 use job::Work;
 use operator::{Operator, Troubles, Withdrawals};
 use orders::Job;
-use plan::Plan;
-use report::{Kills, Outcome};
+use plan::{Made, Plan};
+use report::{Outcome, Shown};
+use scene::{Scene, Tally, Who};
 use show::Show;
 
 const ORDERS: &str = include_str!("../../../../examples/refund-desk/orders.csv");
@@ -52,6 +61,10 @@ const POLICY: &str = include_str!("../../../../examples/refund-desk/policy.toml"
 
 /// Kills of a demo, and from how many on each way of resolution has to have occurred.
 const KILLS: usize = 40;
+/// Kills of a demo on a cluster, and from how many on takeovers and orphans have to have occurred. Fewer, because each costs seconds: a
+/// session has to lapse, or an election to be over.
+const CLUSTER_KILLS: usize = 30;
+const TELLING_KILLS: usize = 8;
 /// Kills and orders of a demo whose rules are left out on purpose: it only has to go wrong once.
 const SABOTAGED_KILLS: usize = 12;
 const SABOTAGED_ORDERS: usize = 60;
@@ -62,7 +75,10 @@ pub(crate) struct DemoArgs {
     /// What is killed and when follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often runtime and payments service are killed with SIGKILL, together [default: 40; 12 with --sabotage]
+    /// On a cluster: three NATS servers, three nodes and four workers, which are killed and paused
+    #[arg(long)]
+    cluster: bool,
+    /// How many kills with SIGKILL, of runtime and payments service together [default: 40; 30 with --cluster; 12 with --sabotage]
     #[arg(long)]
     kills: Option<usize>,
     /// Orders of your own, as a CSV file with a header row
@@ -82,7 +98,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     keep: bool,
     /// Record every input of every run's machine in this file, and replay it at the end
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
     record: Option<PathBuf>,
 }
 
@@ -96,7 +112,12 @@ pub(crate) async fn run(
     let folder = prepare(folder, &args).map_err(failed)?;
     say::aside(&format!("data: {}", folder.0.display()));
     let demo = Demo { folder, json, args };
-    let exit = demo.run().await.map_err(failed);
+    let mut signals = Signals::new()?;
+    // Whatever was started ends with the future that started it.
+    let exit = tokio::select! {
+        exit = demo.run() => exit.map_err(failed),
+        name = signals.next() => Err(Failure::broken(format!("{name}: stopped; nothing is left running"))),
+    };
     let remove = !given && !demo.args.keep && matches!(exit, Ok(Exit::Done));
     if remove {
         // What cannot be removed is only a temporary folder.
@@ -149,7 +170,9 @@ struct Demo {
 
 /// What is left when the children are gone.
 struct Done {
-    kills: Kills,
+    scene: Box<dyn Scene>,
+    kills: Tally,
+    pauses: Tally,
     troubles: Vec<String>,
     seconds: f64,
 }
@@ -157,10 +180,11 @@ struct Done {
 impl Demo {
     async fn run(&self) -> anyhow::Result<Exit> {
         let sabotaged = self.args.sabotage.is_some();
-        let kills = self
-            .args
-            .kills
-            .unwrap_or(if sabotaged { SABOTAGED_KILLS } else { KILLS });
+        let kills = self.args.kills.unwrap_or(match (sabotaged, self.made()) {
+            (true, _) => SABOTAGED_KILLS,
+            (false, Made::OneProcess) => KILLS,
+            (false, Made::Cluster) => CLUSTER_KILLS,
+        });
         let orders = self
             .args
             .orders
@@ -168,17 +192,27 @@ impl Demo {
             .unwrap_or_else(|| self.folder.orders());
         let most = (sabotaged && self.args.orders.is_none()).then_some(SABOTAGED_ORDERS);
         let job = Job::read(&orders, &self.args.map, most)?;
-        let plan = Plan::new(self.args.seed, kills, &job.traits());
+        let plan = Plan::new(self.made(), self.args.seed, kills, &job.traits());
         let mut done = self.work(&job, &plan, &orders, kills).await?;
-        let report = self.check(&job, &mut done.troubles).await?;
+        let report = self
+            .check(&job, done.scene.as_ref(), &mut done.troubles)
+            .await?;
+        let last = Troubles::default();
+        done.scene.down(&last).await?;
+        done.troubles.extend(last.take());
         let paid = Books::open(&self.folder.books())?.paid()?;
         let outcome = Outcome {
             job: &job,
             report: &report,
             paid: &paid,
             kills: done.kills,
+            pauses: done.pauses,
             planned: kills,
-            all_ways: kills >= KILLS,
+            shown: match self.made() {
+                Made::OneProcess if kills >= KILLS => Shown::EveryWay,
+                Made::Cluster if kills >= TELLING_KILLS => Shown::TakeoversAndOrphans,
+                Made::OneProcess | Made::Cluster => Shown::Anything,
+            },
             troubles: done.troubles,
             seed: self.args.seed,
             seconds: done.seconds,
@@ -197,23 +231,14 @@ impl Demo {
         let began = Instant::now();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let payments = Payments::start(&self.folder, orders, &self.args.map, &tasks).await?;
-        let record = self.record();
-        let dev = Dev::start(
-            &self.folder,
-            payments.address(),
-            self.args.sabotage.clone(),
-            record,
-            job::stall(&plan.stages),
-            &tasks,
-        )
-        .await?;
-        let store = Arc::new(Place::Folder(self.folder.store()));
+        let scene = self.scene(plan, payments.address(), &tasks).await?;
+        let place = scene.place();
         let (board, troubles, withdrawals) =
             (Board::new(), Troubles::default(), Withdrawals::default());
         let (arrivals, arriving) = mpsc::unbounded_channel();
         let me = OperatorId::new("operator")?;
         let operator = Operator::new(
-            store.clone(),
+            place.clone(),
             self.folder.books(),
             board.clone(),
             withdrawals.clone(),
@@ -222,10 +247,10 @@ impl Demo {
         );
         tasks.spawn(
             stop.clone()
-                .run_until_cancelled_owned(board.clone().follow(store.clone())),
+                .run_until_cancelled_owned(board.clone().follow(place.clone())),
         );
         tasks.spawn(stop.clone().run_until_cancelled_owned(operator::client(
-            store,
+            place,
             arriving,
             board.clone(),
             troubles.clone(),
@@ -233,7 +258,7 @@ impl Demo {
         tasks.spawn(stop.clone().run_until_cancelled_owned(operator.work()));
         let mut work = Work {
             job,
-            dev,
+            scene,
             payments,
             changes: board.changes(),
             board,
@@ -241,7 +266,8 @@ impl Demo {
             withdrawals,
             troubles: troubles.clone(),
             show: Show::new(job.orders.len(), kills),
-            kills: Kills::default(),
+            kills: Tally::of(self.kinds()),
+            pauses: Tally::default(),
             deaths_due: 0,
             told: Vec::new(),
         };
@@ -250,22 +276,64 @@ impl Demo {
         stop.cancel();
         ended?;
         let told = self.folder.0.join("kills.txt");
-        fs::write(&told, work.told.join("\n") + "\n")
-            .with_context(|| format!("writing {}", told.display()))?;
         for (run, why) in work.board.look(|seen| seen.stuck.clone()) {
             troubles.add(format!("run {run} was left alone by the runtime: {why}"));
         }
-        if !work.dev.stop().await? {
-            troubles.add("the runtime did not stop in good order; its log says why".to_owned());
-        }
+        work.scene.stop(&troubles).await?;
+        let lines = work.told.iter().chain(work.scene.diary());
+        let text: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(&told, text).with_context(|| format!("writing {}", told.display()))?;
         work.payments.kill().await?;
         tasks.close();
         tasks.wait().await;
         Ok(Done {
+            scene: work.scene,
             kills: work.kills,
+            pauses: work.pauses,
             troubles: troubles.take(),
             seconds: began.elapsed().as_secs_f64(),
         })
+    }
+
+    fn made(&self) -> Made {
+        if self.args.cluster {
+            Made::Cluster
+        } else {
+            Made::OneProcess
+        }
+    }
+
+    /// What is killed.
+    fn kinds(&self) -> &'static [Who] {
+        match self.made() {
+            Made::OneProcess => &[Who::Runtime, Who::Payments],
+            Made::Cluster => &[Who::Nodes, Who::Workers, Who::Servers, Who::Payments],
+        }
+    }
+
+    /// The runtime, started.
+    async fn scene(
+        &self,
+        plan: &Plan,
+        payments: SocketAddr,
+        tasks: &TaskTracker,
+    ) -> anyhow::Result<Box<dyn Scene>> {
+        let sabotage = self.args.sabotage.clone();
+        let stall = |who| job::stall(&plan.stages, who);
+        if self.args.cluster {
+            let (record, seed) = (self.args.keep, self.args.seed);
+            let cluster =
+                Cluster::start(&self.folder, payments, sabotage, record, seed, stall).await?;
+            return Ok(Box::new(cluster));
+        }
+        let setting = dev::Setting {
+            folder: self.folder.clone(),
+            payments,
+            sabotage,
+            record: self.record(),
+        };
+        let dev = Dev::start(setting, stall(Who::Runtime), tasks).await?;
+        Ok(Box::new(dev))
     }
 
     /// Where inputs are recorded, if at all.
@@ -275,24 +343,32 @@ impl Demo {
     }
 
     /// Dumps what is stored and has it checked: by the independent checker, by the runtime's own `verify`, and by a replay.
-    async fn check(&self, job: &Job, troubles: &mut Vec<String>) -> anyhow::Result<Report> {
-        let store = self.folder.store();
-        let with_data =
-            |command: &'static str| [OsStr::new(command), OsStr::new("--data"), store.as_os_str()];
-        if !run_to_file(&with_data("dump"), &self.folder.dump()).await? {
-            troubles.push("the dump of the data folder failed".to_owned());
+    async fn check(
+        &self,
+        job: &Job,
+        scene: &dyn Scene,
+        troubles: &mut Vec<String>,
+    ) -> anyhow::Result<Report> {
+        let command = |command: &str, more: Vec<OsString>| -> Vec<OsString> {
+            let command = std::iter::once(OsString::from(command));
+            command.chain(scene.reach()).chain(more).collect()
+        };
+        let logbooks = scene.logbooks();
+        let logbooks = logbooks.into_iter();
+        let logbooks = logbooks.flat_map(|folder| ["--logbook".into(), folder.into()]);
+        if !run_to_file(&command("dump", logbooks.collect()), &self.folder.dump()).await? {
+            troubles.push("the dump of what is stored failed".to_owned());
         }
         let verified = self.folder.0.join("verify.txt");
-        if !run_to_file(&with_data("verify"), &verified).await? {
+        if !run_to_file(&command("verify", Vec::new()), &verified).await? {
             troubles.push(format!(
                 "`leasehold verify` found broken invariants: see {}",
                 verified.display()
             ));
         }
-        if let Some(record) = self.record() {
+        if let Some(record) = self.record().filter(|_| self.made() == Made::OneProcess) {
             let replayed = self.folder.0.join("replay.txt");
-            let [command, data, place] = with_data("replay-inputs");
-            if !run_to_file(&[command, record.as_os_str(), data, place], &replayed).await? {
+            if !run_to_file(&command("replay-inputs", vec![record.into()]), &replayed).await? {
                 troubles.push(format!(
                     "a replay of the recorded inputs gave other commits: see {}",
                     replayed.display()

@@ -1,7 +1,7 @@
 //! What is killed, when, and among which orders: a plan that follows from seed, kills and orders alone.
 //!
-//! The job is cut into stages, one per kill. A stage brings its orders in, perhaps one fault that kills nobody, and then its kill: of the
-//! runtime at a named moment or after so many commits, or of the payments service by a fault or from outside. Kinds of kills go round in a
+//! The job is cut into stages, one per kill. A stage brings its orders in, perhaps one fault that kills nobody, perhaps a pause, and then
+//! its kill: of a process of the runtime at a named moment or after so many commits, or of the payments service by a fault or from outside. Kinds of kills go round in a
 //! seeded order, the ones that force an answer out of the ladder first, so that few kills already show most of it. The orders of the channel
 //! whose probe cannot answer come together, in stages that orphan a payment: those end with an operator. Withdrawn orders come in the first
 //! stage, while every worker is held up: their calls are still in the queue when their runs are cancelled.
@@ -11,7 +11,9 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use serde::Serialize;
 
-/// Moments at which the runtime is stalled before it is killed, with what has to be counted to meet a call that pays: see [`Count`].
+use super::scene::{Stall, Who};
+
+/// Moments at which a process is stalled before it is killed, with what has to be counted to meet a call that pays: see [`Count`].
 const POINTS: [(&str, Count); 13] = [
     ("W3", Count::Mutations),
     ("W5", Count::AfterLookups),
@@ -31,6 +33,12 @@ const POINTS: [(&str, Count); 13] = [
 /// Kinds of kills that a short plan takes first: each leads to another way out of the ladder, or kills another process.
 const FIRST: usize = 8;
 
+/// Nodes and workers of a cluster.
+pub(super) const NODES: usize = 3;
+pub(super) const WORKERS: usize = 4;
+/// One stage in so many pauses a process of a cluster: mostly one is paused or comes back, and there are always others.
+const PAUSE_EVERY: usize = 3;
+
 /// Orders that hold the workers up in the first stage: as many as the runtime's slots.
 pub(super) const SLOTS: usize = 8;
 /// Withdrawn orders that are not cancelled in the first stage, but each as soon as it is submitted, in any other one.
@@ -40,7 +48,7 @@ const BLIND_STAGES: usize = 2;
 /// Commits after which a runtime or a service is killed from outside, at most: less than a handful of orders make.
 const MOST_COMMITS: u32 = 25;
 
-/// How a point's visits are counted when the runtime is stalled at the n-th.
+/// How a point's visits are counted when a process is stalled at the n-th.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Count {
     /// Calls that are not read-only: any of the first ones.
@@ -76,20 +84,75 @@ pub(super) struct Fault {
 /// One kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kill {
-    /// The runtime, where it stalls at its n-th visit of a point.
-    Stall { point: &'static str, nth: usize },
-    /// The runtime, after so many commits.
-    Runtime { commits: u32 },
+    /// A process, where it stalls at its n-th visit of a point.
+    Stall(Stall),
+    /// A process, after so many commits.
+    After { who: Who, commits: u32 },
     /// The payments service, by a fault of this kind.
     Fault(Fault),
-    /// The payments service, after so many commits.
-    Payments { commits: u32 },
 }
 
 impl Kill {
-    /// Whether it is the runtime that dies.
-    pub(super) fn of_runtime(self) -> bool {
-        matches!(self, Kill::Stall { .. } | Kill::Runtime { .. })
+    /// What dies.
+    pub(super) fn victim(self) -> Who {
+        match self {
+            Kill::Stall(stall) => stall.who,
+            Kill::After { who, .. } => who,
+            Kill::Fault(_) => Who::Payments,
+        }
+    }
+}
+
+/// What the runtime is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// One process on a data folder.
+    OneProcess,
+    /// Nodes, workers and NATS servers.
+    Cluster,
+}
+
+impl Made {
+    /// Which process passes a point.
+    fn at(self, point: &str) -> Who {
+        match self {
+            Made::OneProcess => Who::Runtime,
+            Made::Cluster if point.starts_with('W') => Who::Workers,
+            Made::Cluster => Who::Nodes,
+        }
+    }
+
+    /// Over how many processes the calls and runs of a stage are spread.
+    fn peers(self, who: Who) -> usize {
+        match (self, who) {
+            (Made::Cluster, Who::Nodes) => NODES,
+            (Made::Cluster, Who::Workers) => WORKERS,
+            _ => 1,
+        }
+    }
+
+    /// Kills that no point and no fault makes, with their place among the others: the earlier, the more telling.
+    fn plain_kills(self) -> &'static [(usize, Who)] {
+        match self {
+            Made::OneProcess => &[(6, Who::Runtime), (7, Who::Payments)],
+            Made::Cluster => &[
+                (0, Who::Servers),
+                (1, Who::Nodes),
+                (4, Who::Workers),
+                (6, Who::Payments),
+                (10, Who::Servers),
+                (11, Who::Nodes),
+                (12, Who::Workers),
+            ],
+        }
+    }
+
+    /// What is paused, if anything is.
+    fn paused(self) -> &'static [Who] {
+        match self {
+            Made::OneProcess => &[],
+            Made::Cluster => &[Who::Nodes, Who::Workers],
+        }
     }
 }
 
@@ -100,6 +163,8 @@ pub(super) struct Stage {
     pub(super) orders: Vec<usize>,
     /// A fault that is armed before they are.
     pub(super) mishap: Option<Fault>,
+    /// A process that is paused before they are.
+    pub(super) pause: Option<Who>,
     /// How it ends; `None` of a job without kills.
     pub(super) kill: Option<Kill>,
     /// Its orders come alone: it waits until nothing else is in hand.
@@ -116,9 +181,9 @@ pub(super) struct Plan {
 
 impl Plan {
     /// A plan with exactly so many kills.
-    pub(super) fn new(seed: u64, kills: usize, orders: &[Traits]) -> Self {
+    pub(super) fn new(made: Made, seed: u64, kills: usize, orders: &[Traits]) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let kinds = kinds(kills, &mut rng);
+        let kinds = kinds(made, kills, &mut rng);
         let Arrivals {
             waves,
             cancelled_in_queue,
@@ -136,15 +201,15 @@ impl Plan {
                 Some(Kind::Stall(_, Count::Seals)) => Some(fault("refund_order", "reset", 2)),
                 _ if alone => Some(fault("refund_order", "reset", 2)),
                 // A fault is consumed by the next call: a second one could take the place of the deadly one.
-                Some(Kind::Stall(_, _) | Kind::Runtime | Kind::Payments) | None => {
-                    mishaps.next().flatten()
-                }
+                Some(Kind::Stall(_, _) | Kind::After(_)) | None => mishaps.next().flatten(),
                 Some(Kind::Fault(_)) => None,
             };
-            let kill = kind.map(|kind| kind.kill(orders.len(), &mut rng));
+            let kill = kind.map(|kind| kind.kill(made, orders.len(), &mut rng));
+            let pause = pauses(made, kind.is_some(), place);
             Stage {
                 orders,
                 mishap,
+                pause,
                 kill,
                 alone,
             }
@@ -160,26 +225,21 @@ impl Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Stall(&'static str, Count),
-    Runtime,
     Fault(&'static str),
-    Payments,
+    After(Who),
 }
 
 impl Kind {
     /// All of them, the most telling ones first.
-    fn all() -> Vec<Self> {
+    fn all(made: Made) -> Vec<Self> {
         let mut all: Vec<Self> = POINTS
             .iter()
             .map(|(point, count)| Self::Stall(point, *count))
             .collect();
-        let others = [
-            (2, Self::Fault("die_before")),
-            (3, Self::Fault("die_after")),
-            (6, Self::Runtime),
-            (7, Self::Payments),
-        ];
-        for (place, kind) in others {
-            all.insert(place, kind);
+        all.insert(2, Self::Fault("die_before"));
+        all.insert(3, Self::Fault("die_after"));
+        for (place, who) in made.plain_kills() {
+            all.insert(*place, Self::After(*who));
         }
         all
     }
@@ -189,27 +249,32 @@ impl Kind {
         matches!(self, Self::Stall("W5" | "W6" | "W7", _))
     }
 
-    fn kill(self, wave: usize, rng: &mut StdRng) -> Kill {
-        let wave = wave.max(1);
+    fn kill(self, made: Made, wave: usize, rng: &mut StdRng) -> Kill {
         match self {
             Self::Stall(point, count) => {
+                let who = made.at(point);
+                let share = wave.div_ceil(made.peers(who)).max(1);
                 let nth = match count {
-                    Count::Mutations => rng.random_range(1..=wave),
-                    Count::AfterLookups => rng.random_range(wave + 1..=wave * 2),
-                    Count::Messages => rng.random_range(1..=wave),
+                    Count::Mutations | Count::Messages => rng.random_range(1..=share),
+                    Count::AfterLookups => rng.random_range(share + 1..=share * 2),
                     Count::Seals => 1,
                 };
-                Kill::Stall { point, nth }
+                Kill::Stall(Stall { who, point, nth })
             }
-            Self::Runtime => Kill::Runtime {
-                commits: rng.random_range(1..=MOST_COMMITS),
-            },
             Self::Fault(name) => Kill::Fault(fault("refund_order", name, 1)),
-            Self::Payments => Kill::Payments {
+            Self::After(who) => Kill::After {
+                who,
                 commits: rng.random_range(1..=MOST_COMMITS),
             },
         }
     }
+}
+
+/// Every third stage with a kill pauses a process, in turn.
+fn pauses(made: Made, kills: bool, place: usize) -> Option<Who> {
+    let due = kills && place % PAUSE_EVERY == 1;
+    let who = made.paused().iter().cycle().nth(place / PAUSE_EVERY);
+    who.copied().filter(|_| due)
 }
 
 fn fault(tool: &'static str, fault: &'static str, count: usize) -> Fault {
@@ -218,8 +283,8 @@ fn fault(tool: &'static str, fault: &'static str, count: usize) -> Fault {
 
 /// The kinds of all kills, in the order in which they happen: rounds of all kinds, each shuffled; the last one, if it is not whole, begins
 /// with the most telling.
-fn kinds(kills: usize, rng: &mut StdRng) -> Vec<Kind> {
-    let all = Kind::all();
+fn kinds(made: Made, kills: usize, rng: &mut StdRng) -> Vec<Kind> {
+    let all = Kind::all(made);
     let mut kinds = Vec::with_capacity(kills);
     while kinds.len() < kills {
         let mut round = all.clone();

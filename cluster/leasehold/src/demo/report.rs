@@ -12,22 +12,10 @@ use serde::Serialize;
 
 use super::books::Paid;
 use super::orders::Job;
+use super::scene::Tally;
 
 /// Complaints of one kind that are shown one by one; the rest is counted.
 const MAX_SHOWN: usize = 5;
-
-/// Kills by what was killed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Kills {
-    pub(super) runtime: usize,
-    pub(super) payments: usize,
-}
-
-impl Kills {
-    pub(super) fn sum(self) -> usize {
-        self.runtime + self.payments
-    }
-}
 
 /// All that is known at the end.
 pub(super) struct Outcome<'a> {
@@ -35,15 +23,27 @@ pub(super) struct Outcome<'a> {
     pub(super) report: &'a Report,
     /// The books, by order.
     pub(super) paid: &'a BTreeMap<String, Vec<Paid>>,
-    pub(super) kills: Kills,
+    pub(super) kills: Tally,
+    pub(super) pauses: Tally,
     /// As many as were asked for.
     pub(super) planned: usize,
-    /// Whether each of the ways that the orders allow for has to occur.
-    pub(super) all_ways: bool,
+    /// What has to have occurred.
+    pub(super) shown: Shown,
     /// What else went wrong: a child that failed, a check of the runtime's own.
     pub(super) troubles: Vec<String>,
     pub(super) seed: u64,
     pub(super) seconds: f64,
+}
+
+/// What a demo has to have shown, beside that it adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Each of the ways that the orders allow for.
+    EveryWay,
+    /// Runs that were taken over, and orphans.
+    TakeoversAndOrphans,
+    /// Too little was killed to ask for anything.
+    Anything,
 }
 
 /// The last line of `--json`. The names up to `seconds` are promised.
@@ -61,7 +61,8 @@ struct Line<'a> {
     resolved: Resolved,
     seconds: f64,
     seed: u64,
-    kills_of: Kills,
+    kills_of: &'a Tally,
+    pauses: &'a Tally,
     unexpected: usize,
     unknown_applied: usize,
     paid_twice: usize,
@@ -126,19 +127,37 @@ impl Outcome<'_> {
             });
         out.extend(shortened(broken.collect()));
         out.extend(shortened(self.unpaid()));
-        if self.all_ways {
-            let never = ways(&report.resolved)
-                .into_iter()
-                .filter(|(way, count)| *count == 0 && self.job.allows(way));
-            out.extend(never.map(|(way, _)| {
-                format!(
-                    "no orphan was resolved by way of {}: the kills did not show it",
-                    way.replace('_', " ")
-                )
-            }));
-        }
+        out.extend(self.unshown());
         out.extend(self.troubles.iter().cloned());
         out
+    }
+
+    /// What should have occurred and did not.
+    fn unshown(&self) -> Vec<String> {
+        match self.shown {
+            Shown::Anything => Vec::new(),
+            Shown::EveryWay => {
+                let never = ways(&self.report.resolved)
+                    .into_iter()
+                    .filter(|(way, count)| *count == 0 && self.job.allows(way));
+                let never = never.map(|(way, _)| {
+                    format!(
+                        "no orphan was resolved by way of {}: the kills did not show it",
+                        way.replace('_', " ")
+                    )
+                });
+                never.collect()
+            }
+            Shown::TakeoversAndOrphans => {
+                let none = [
+                    (self.report.takeovers == 0, "no run was taken over"),
+                    (self.report.orphans == 0, "no call was orphaned"),
+                ];
+                let none = none.into_iter().filter(|(none, _)| *none);
+                none.map(|(_, what)| format!("{what}: the kills did not show it"))
+                    .collect()
+            }
+        }
     }
 
     /// Each customer's side: what they are owed against what they got, whatever any journal says.
@@ -182,7 +201,8 @@ impl Outcome<'_> {
             resolved: report.resolved,
             seconds: (self.seconds * 10.0).round() / 10.0,
             seed: self.seed,
-            kills_of: self.kills,
+            kills_of: &self.kills,
+            pauses: &self.pauses,
             unexpected: report.unexpected,
             unknown_applied: report.unknown_applied,
             paid_twice: report.paid_twice,
@@ -237,15 +257,16 @@ impl Outcome<'_> {
         row(
             "kills -9",
             self.kills.sum().to_string(),
-            &format!(
-                "runtime {}, payments {}",
-                self.kills.runtime, self.kills.payments
-            ),
+            &self.kills.to_string(),
         );
+        if self.pauses.sum() > 0 {
+            let (pauses, of) = (self.pauses.sum().to_string(), self.pauses.to_string());
+            row("pauses", pauses, &format!("beyond their session: {of}"));
+        }
         row(
             "takeovers",
             report.takeovers.to_string(),
-            "times a life of the runtime took over a run that a killed one had left",
+            "times somebody took over a run whose owner had not let go of it",
         );
         row(
             "orphans",

@@ -4,7 +4,6 @@ use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::report::Kills;
 use crate::say;
 
 /// Kills between two lines where there is no terminal.
@@ -35,15 +34,15 @@ impl Show {
         }
     }
 
-    pub(super) fn update(&mut self, kills: Kills, over: usize) {
-        let text = format!("{} of {} kills -9", kills.sum(), self.planned);
+    pub(super) fn update(&mut self, kills: usize, over: usize) {
+        let text = format!("{} of {} kills -9", kills, self.planned);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(u64::try_from(over).unwrap_or(u64::MAX));
                 bar.set_message(text);
             }
-            None if kills.sum() >= self.said + KILLS_A_LINE => {
-                self.said = kills.sum();
+            None if kills >= self.said + KILLS_A_LINE => {
+                self.said = kills;
                 say::aside(&format!("{text}, {over} of {} runs over", self.orders));
             }
             None => {}

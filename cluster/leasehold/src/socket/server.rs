@@ -12,6 +12,7 @@ use leasehold_actors::{Answer, CommandError, Progress, Runtime, SubmitRefusal};
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::RunId;
 use leasehold_store::{Backend, StoreError};
+use leasehold_tools::SideEffect;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -206,6 +207,7 @@ async fn answer<S: Stream>(
             })
             .await
         }
+        Request::WaitingFor { tool } => finish(lines, waiting_for(desk, &tool)).await,
         Request::Waiting => finish(lines, waiting_calls(desk)).await,
         Request::Watch { run } => watch(lines, desk, run, stop).await,
         Request::Dump => dump(lines, desk).await,
@@ -236,6 +238,16 @@ async fn summaries(desk: &Desk) -> Result<Vec<RunSummary>, Refusal> {
         }
     }
     Ok(summaries)
+}
+
+async fn waiting_for(desk: &Desk, tool: &str) -> Result<Vec<RunSummary>, Refusal> {
+    let mut known = desk.hello.tools.iter();
+    let class = known
+        .find(|spec| spec.name == tool)
+        .map_or(SideEffect::Destructive, |spec| spec.side_effect);
+    crate::waiting::calls_of(desk.store(), tool, class)
+        .await
+        .map_err(of_store)
 }
 
 async fn view(desk: &Desk, run: &RunId) -> Result<Option<RunView>, Refusal> {
@@ -358,7 +370,8 @@ impl Write for LineSender {
         while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.partial.drain(..=end).take(end).collect();
             let line = String::from_utf8(line).map_err(io::Error::other)?;
-            let sent = self.sender.blocking_send(line);
+            // A cluster's dump writes from within a task that its own thread drives.
+            let sent = tokio::task::block_in_place(|| self.sender.blocking_send(line));
             sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         }
         Ok(bytes.len())

@@ -32,10 +32,15 @@ fn kills(plan: &Plan) -> Vec<Kill> {
 
 fn name(kill: &Kill) -> &'static str {
     match kill {
-        Kill::Stall { point, .. } => point,
-        Kill::Runtime { .. } => "runtime",
+        Kill::Stall(stall) => stall.point,
         Kill::Fault(fault) => fault.fault,
-        Kill::Payments { .. } => "payments",
+        Kill::After { who, .. } => match who {
+            Who::Runtime => "runtime",
+            Who::Nodes => "nodes",
+            Who::Workers => "workers",
+            Who::Servers => "servers",
+            Who::Payments => "payments",
+        },
     }
 }
 
@@ -44,7 +49,7 @@ fn the_kills_are_exactly_as_many_as_asked_for() {
     for seed in 0..20 {
         for count in [0, 1, 2, 7, 12, 17, 20, 40, 100] {
             assert_eq!(
-                kills(&Plan::new(seed, count, &orders())).len(),
+                kills(&Plan::new(Made::OneProcess, seed, count, &orders())).len(),
                 count,
                 "seed {seed}"
             );
@@ -63,7 +68,7 @@ fn every_order_comes_exactly_once() {
             (40, plain(3)),
             (5, Vec::new()),
         ] {
-            let plan = Plan::new(seed, count, &orders);
+            let plan = Plan::new(Made::OneProcess, seed, count, &orders);
             let mut all: Vec<usize> = plan
                 .stages
                 .iter()
@@ -81,8 +86,14 @@ fn every_order_comes_exactly_once() {
 
 #[test]
 fn the_same_seed_gives_the_same_plan_and_another_one_another() {
-    assert_eq!(Plan::new(7, 40, &orders()), Plan::new(7, 40, &orders()));
-    assert_ne!(Plan::new(7, 40, &orders()), Plan::new(8, 40, &orders()));
+    assert_eq!(
+        Plan::new(Made::OneProcess, 7, 40, &orders()),
+        Plan::new(Made::OneProcess, 7, 40, &orders())
+    );
+    assert_ne!(
+        Plan::new(Made::OneProcess, 7, 40, &orders()),
+        Plan::new(Made::OneProcess, 8, 40, &orders())
+    );
 }
 
 #[test]
@@ -93,7 +104,7 @@ fn from_twenty_kills_on_every_kind_occurs() {
         .chain(["runtime", "payments", "die_before", "die_after"])
         .collect();
     for seed in 0..50 {
-        let kinds: BTreeSet<&str> = kills(&Plan::new(seed, 20, &orders()))
+        let kinds: BTreeSet<&str> = kills(&Plan::new(Made::OneProcess, seed, 20, &orders()))
             .iter()
             .map(name)
             .collect();
@@ -104,7 +115,7 @@ fn from_twenty_kills_on_every_kind_occurs() {
 #[test]
 fn a_short_plan_begins_with_what_forces_the_ladder() {
     for seed in 0..20 {
-        let kinds: BTreeSet<&str> = kills(&Plan::new(seed, FIRST, &orders()))
+        let kinds: BTreeSet<&str> = kills(&Plan::new(Made::OneProcess, seed, FIRST, &orders()))
             .iter()
             .map(name)
             .collect();
@@ -129,7 +140,7 @@ fn a_short_plan_begins_with_what_forces_the_ladder() {
 #[test]
 fn every_fault_that_kills_nobody_occurs_as_well() {
     for seed in 0..50 {
-        let plan = Plan::new(seed, 40, &orders());
+        let plan = Plan::new(Made::OneProcess, seed, 40, &orders());
         let faults: BTreeSet<&str> = plan
             .stages
             .iter()
@@ -147,7 +158,7 @@ fn every_fault_that_kills_nobody_occurs_as_well() {
 #[test]
 fn withdrawn_orders_wait_behind_orders_that_hold_every_slot() {
     for seed in 0..20 {
-        let plan = Plan::new(seed, 40, &orders());
+        let plan = Plan::new(Made::OneProcess, seed, 40, &orders());
         let first = &plan.stages[0];
         assert_eq!(plan.cancelled_in_queue.len(), 15 - LATE_WITHDRAWALS);
         assert!(first.orders.ends_with(&plan.cancelled_in_queue));
@@ -167,7 +178,7 @@ fn withdrawn_orders_wait_behind_orders_that_hold_every_slot() {
 fn orders_without_a_probe_come_together_where_a_payment_is_orphaned() {
     for seed in 0..50 {
         let orders = orders();
-        let plan = Plan::new(seed, 40, &orders);
+        let plan = Plan::new(Made::OneProcess, seed, 40, &orders);
         let blind: Vec<&Stage> = plan.stages.iter().filter(|stage| stage.alone).collect();
         assert_eq!(blind.len(), BLIND_STAGES, "seed {seed}");
         for stage in blind {
@@ -176,10 +187,10 @@ fn orders_without_a_probe_come_together_where_a_payment_is_orphaned() {
             );
             assert!(matches!(
                 stage.kill,
-                Some(Kill::Stall {
+                Some(Kill::Stall(Stall {
                     point: "W5" | "W6" | "W7",
                     ..
-                })
+                }))
             ));
         }
     }
@@ -188,8 +199,8 @@ fn orders_without_a_probe_come_together_where_a_payment_is_orphaned() {
 #[test]
 fn a_stall_is_within_what_its_stage_can_reach() {
     for seed in 0..20 {
-        for stage in Plan::new(seed, 40, &orders()).stages {
-            if let Some(Kill::Stall { nth, .. }) = stage.kill {
+        for stage in Plan::new(Made::OneProcess, seed, 40, &orders()).stages {
+            if let Some(Kill::Stall(Stall { nth, .. })) = stage.kill {
                 assert!(
                     nth >= 1 && nth <= 2 * stage.orders.len().max(1),
                     "seed {seed}: {nth} of {} orders",
@@ -197,5 +208,32 @@ fn a_stall_is_within_what_its_stage_can_reach() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_cluster_loses_processes_of_every_kind_and_nothing_is_paused_without_one() {
+    for seed in 0..50 {
+        let plan = Plan::new(Made::Cluster, seed, 24, &orders());
+        let victims: BTreeSet<Who> = kills(&plan).iter().map(|kill| kill.victim()).collect();
+        let all = [Who::Nodes, Who::Workers, Who::Servers, Who::Payments];
+        assert_eq!(victims, BTreeSet::from(all), "seed {seed}");
+        let paused: Vec<Who> = plan.stages.iter().filter_map(|stage| stage.pause).collect();
+        assert_eq!(paused.len(), 8);
+        assert!(paused.contains(&Who::Nodes) && paused.contains(&Who::Workers));
+    }
+    let plan = Plan::new(Made::OneProcess, 1, 40, &orders());
+    assert!(plan.stages.iter().all(|stage| stage.pause.is_none()));
+}
+
+#[test]
+fn a_short_plan_of_a_cluster_kills_servers_nodes_and_workers() {
+    for seed in 0..20 {
+        let victims: BTreeSet<Who> = kills(&Plan::new(Made::Cluster, seed, FIRST, &orders()))
+            .iter()
+            .map(|kill| kill.victim())
+            .collect();
+        let all = [Who::Nodes, Who::Workers, Who::Servers, Who::Payments];
+        assert_eq!(victims, BTreeSet::from(all), "seed {seed}");
     }
 }

@@ -4,6 +4,7 @@ use leasehold_checker::Violation;
 
 use super::super::orders::OrderOf;
 use super::super::plan::Traits;
+use super::super::scene::Who;
 use super::*;
 
 fn order(id: &str, refundable: bool, withdrawn: bool) -> OrderOf {
@@ -79,17 +80,17 @@ fn report() -> Report {
 fn complaints(change: impl FnOnce(&mut Report), paid: &BTreeMap<String, Vec<Paid>>) -> Vec<String> {
     let (job, mut report) = (job(), report());
     change(&mut report);
-    let kills = Kills {
-        runtime: 2,
-        payments: 1,
-    };
+    let mut kills = Tally::default();
+    kills.add(Who::Runtime, 2);
+    kills.add(Who::Payments, 1);
     let outcome = Outcome {
         job: &job,
         report: &report,
         paid,
         kills,
+        pauses: Tally::default(),
         planned: 3,
-        all_ways: true,
+        shown: Shown::EveryWay,
         troubles: Vec::new(),
         seed: 1,
         seconds: 1.0,
@@ -190,17 +191,17 @@ fn many_violations_are_cut_short_and_counted() {
 #[test]
 fn the_line_for_programs_begins_with_the_promised_names_in_order() {
     let (job, report, paid) = (job(), report(), paid(&["1"]));
-    let kills = Kills {
-        runtime: 2,
-        payments: 1,
-    };
+    let mut kills = Tally::default();
+    kills.add(Who::Runtime, 2);
+    kills.add(Who::Payments, 1);
     let outcome = Outcome {
         job: &job,
         report: &report,
         paid: &paid,
         kills,
+        pauses: Tally::default(),
         planned: 3,
-        all_ways: true,
+        shown: Shown::EveryWay,
         troubles: Vec::new(),
         seed: 1,
         seconds: 12.34,
