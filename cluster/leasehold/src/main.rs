@@ -21,6 +21,7 @@ mod table;
 mod timeline;
 mod variables;
 mod view;
+mod waiting;
 mod worker;
 
 use std::process::ExitCode;
@@ -57,6 +58,9 @@ enum Command {
     Node(node::NodeArgs),
     /// Run a worker of a cluster on NATS: it executes calls
     Worker(worker::WorkerArgs),
+    /// A whole cluster on this machine, and whatever can happen to its processes
+    #[command(subcommand)]
+    Local(commands::local::LocalCommand),
     /// Submit a run
     Run(commands::run::RunArgs),
     /// List runs
@@ -82,6 +86,10 @@ enum Command {
     /// Look at tools files
     #[command(subcommand)]
     Tools(commands::tools::ToolsCommand),
+    /// Write what a shell completes after `leasehold`
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the manual pages
+    Man(commands::man::ManArgs),
     /// Step recorded machines again and compare their commits
     #[command(hide = true)]
     ReplayInputs(commands::replay::ReplayArgs),
@@ -127,6 +135,8 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Dev(args) => dev::run(place.folder()?, args).await,
         Command::Node(args) => node::run(place.target()?, args).await,
         Command::Worker(args) => worker::run(place.target()?, args).await,
+        // The cluster of its folder is meant, wherever else NATS_URL points.
+        Command::Local(command) => commands::local::run(context.json, command).await,
         Command::Run(args) => commands::run::run(context, args).await,
         Command::Runs(args) => commands::runs::run(context, args).await,
         Command::Show(args) => commands::show::run(context, args).await,
@@ -142,6 +152,8 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Dump(args) => commands::dump::run(context, args).await,
         Command::Status => commands::status::run(context).await,
         Command::Tools(command) => commands::tools::run(context, command),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Man(args) => commands::man::run(&args),
         Command::ReplayInputs(args) => commands::replay::run(context, args).await,
         #[cfg(feature = "demo")]
         Command::Payments(args) => match payments::run(args).await {

@@ -7,10 +7,12 @@ use leasehold_embedded::{EmbeddedStore, OpenError, OpenOptions};
 use leasehold_protocol::RunId;
 
 use crate::failure::{Exit, Failure};
+use crate::known_tools::KnownTools;
 use crate::material::{Material, all_runs};
 use crate::place::Place;
 use crate::socket::client::{Client, ClientError};
 use crate::view::RunSummary;
+use crate::waiting::calls_of;
 
 /// See the module.
 pub(crate) enum Source {
@@ -45,6 +47,21 @@ impl Source {
             }
         }
         Ok(summaries)
+    }
+
+    /// The runs with calls of this tool that are not settled, and where each call stands.
+    pub(crate) async fn waiting_for(
+        &mut self,
+        place: &Place,
+        tool: &str,
+    ) -> Result<Vec<RunSummary>, Failure> {
+        match self {
+            Source::Live(client) => Ok(client.waiting_for(tool).await?),
+            Source::Folder(store) => {
+                let class = KnownTools::of(place).await?.class(tool);
+                calls_of(store, tool, class).await.map_err(Failure::broken)
+            }
+        }
     }
 
     /// Everything stored about the run; an error if there is none.

@@ -1,5 +1,6 @@
 //! `--set NAME=VALUE`: values for `${NAME}` in a tools file.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// One value.
@@ -14,6 +15,12 @@ impl Variable {
     pub(crate) fn value(set: &[Self], name: &str) -> Option<String> {
         let last = set.iter().rfind(|variable| variable.name == name);
         last.map(|variable| variable.value.clone())
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
     }
 }
 

@@ -10,6 +10,8 @@ use leasehold_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::waiting::CallStand;
+
 /// One run, as a list shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RunSummary {
@@ -47,6 +49,9 @@ pub(crate) struct OpenStep {
     pub(crate) phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) approval: Option<ApprovalId>,
+    /// Whether a worker has its call; only where it was asked for.
+    #[serde(flatten)]
+    pub(crate) stands: Option<CallStand>,
 }
 
 /// One run, whole.
@@ -161,6 +166,7 @@ pub(crate) fn open_steps(state: &RunState) -> Vec<OpenStep> {
             tool: tool_of(step),
             phase: phase(&step.phase).to_owned(),
             approval: step.phase.asks().cloned(),
+            stands: None,
         })
         .collect()
 }

@@ -61,6 +61,13 @@ pub(crate) struct WorkerArgs {
 /// Runs until told to stop.
 pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failure> {
     let tools = Arc::new(dev::registry(&args.tools, &args.set)?);
+    let executed = tools.len() - tools.elsewhere().count();
+    if executed == 0 {
+        return Err(Failure::usage(format!(
+            "{}: every tool of this file is served elsewhere, so there is nothing for this worker to do; give it a file with tools that it is to execute",
+            args.tools.display()
+        )));
+    }
     let mut signals = Signals::new()?;
     let session = dev::fresh_session()?;
     let clock = Arc::new(SystemClock);
@@ -109,7 +116,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     let ready = format!(
         "ready: worker {}, {} tools, cluster {}, pid {}",
         say::plain(args.name.as_str()),
-        tools.len(),
+        executed,
         store.cluster(),
         std::process::id()
     );

@@ -1,8 +1,11 @@
 //! One command per file.
 
 pub(crate) mod cancel;
+pub(crate) mod completions;
 pub(crate) mod decide;
 pub(crate) mod dump;
+pub(crate) mod local;
+pub(crate) mod man;
 pub(crate) mod questions;
 pub(crate) mod replay;
 pub(crate) mod run;

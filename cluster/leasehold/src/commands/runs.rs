@@ -8,6 +8,7 @@ use crate::say;
 use crate::source::Source;
 use crate::table::{cell, table, text};
 use crate::view::{OpenStep, RunSummary, code};
+use crate::waiting::waiting;
 
 /// Arguments of `leasehold runs`.
 #[derive(Debug, Clone, clap::Args)]
@@ -15,7 +16,7 @@ pub(crate) struct RunsArgs {
     /// Only runs of this status; may be repeated
     #[arg(long, value_name = "STATUS")]
     status: Vec<StatusName>,
-    /// Only runs with a step of this tool that is not over
+    /// Only runs with a call of this tool that is not settled, and whether it waits for a worker or one has it
     #[arg(long, value_name = "TOOL")]
     waiting_for: Option<String>,
 }
@@ -43,12 +44,13 @@ impl From<StatusName> for Status {
 }
 
 pub(crate) async fn run(context: Context<'_>, args: RunsArgs) -> Result<Exit, Failure> {
-    let mut runs = Source::open(context.place).await?.runs().await?;
+    let mut source = Source::open(context.place).await?;
+    let mut runs = match &args.waiting_for {
+        Some(tool) => source.waiting_for(context.place, tool).await?,
+        None => source.runs().await?,
+    };
     let wanted: Vec<Status> = args.status.iter().copied().map(Status::from).collect();
     runs.retain(|run| wanted.is_empty() || wanted.contains(&run.status));
-    if let Some(tool) = &args.waiting_for {
-        runs.retain(|run| run.open.iter().any(|step| step.tool == *tool));
-    }
     if context.json {
         say::json(&runs)?;
         return Ok(Exit::Done);
@@ -67,6 +69,14 @@ pub(crate) async fn run(context: Context<'_>, args: RunsArgs) -> Result<Exit, Fa
         shown.add_row(row(run));
     }
     say::line(&text(&shown))?;
+    if let Some(tool) = &args.waiting_for {
+        let calls: usize = runs.iter().map(|run| run.open.len()).sum();
+        let waiting: usize = runs.iter().map(waiting).sum();
+        say::aside(&format!(
+            "{waiting} of {calls} open calls of {} wait for a worker",
+            say::short(tool)
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -88,5 +98,8 @@ fn row(run: &RunSummary) -> [String; 8] {
 }
 
 fn open_step(step: &OpenStep) -> String {
-    format!("{}:{}", step.tool, step.phase)
+    match &step.stands {
+        Some(stands) => format!("{}:{}", step.tool, stands.word()),
+        None => format!("{}:{}", step.tool, step.phase),
+    }
 }

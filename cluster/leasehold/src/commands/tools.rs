@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use leasehold_tools::{CompiledTool, Registry};
+use leasehold_tools::{CompiledTool, Origin, Registry};
 use leasehold_workers::ToolsFileError;
 use serde::Serialize;
 
@@ -43,6 +43,8 @@ struct ToolRow {
     name: String,
     class: &'static str,
     trust: String,
+    /// `command`, `http`, `sandbox` or `elsewhere`.
+    runs: String,
     results: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     probe: Option<String>,
@@ -71,7 +73,10 @@ pub(crate) fn run(context: Context<'_>, command: ToolsCommand) -> Result<Exit, F
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Failure::usage(lines.join("\n"))
     })?;
-    let tools: Vec<ToolRow> = registry.iter().map(ToolRow::of).collect();
+    let tools: Vec<ToolRow> = registry
+        .iter()
+        .map(|tool| ToolRow::of(tool, registry.origin(&tool.spec().name)))
+        .collect();
     if context.json {
         say::json(&Report {
             ok: true,
@@ -81,7 +86,7 @@ pub(crate) fn run(context: Context<'_>, command: ToolsCommand) -> Result<Exit, F
         return Ok(Exit::Done);
     }
     let mut shown = table(&[
-        "TOOL", "CLASS", "TRUST", "RESULTS", "PROBE", "TIMEOUT", "SPEC",
+        "TOOL", "CLASS", "TRUST", "RUNS", "RESULTS", "PROBE", "TIMEOUT", "SPEC",
     ]);
     for tool in tools {
         let probe = tool.probe.unwrap_or_else(|| "-".to_owned());
@@ -94,6 +99,7 @@ pub(crate) fn run(context: Context<'_>, command: ToolsCommand) -> Result<Exit, F
             cell(&tool.name),
             tool.class.to_owned(),
             tool.trust,
+            tool.runs,
             tool.results,
             format!("{probe}{late}"),
             format!("{} ms", tool.timeout_ms),
@@ -105,12 +111,13 @@ pub(crate) fn run(context: Context<'_>, command: ToolsCommand) -> Result<Exit, F
 }
 
 impl ToolRow {
-    fn of(tool: &CompiledTool) -> Self {
+    fn of(tool: &CompiledTool, origin: Option<Origin>) -> Self {
         let spec = tool.spec();
         Self {
             name: spec.name.clone(),
             class: spec.side_effect.as_str(),
             trust: code(&spec.trust),
+            runs: origin.as_ref().map(code).unwrap_or_default(),
             results: code(&spec.result_trust),
             probe: spec.probe.as_ref().map(code),
             refuses_late: spec.refuses_late,

@@ -62,6 +62,14 @@ pub(crate) struct DevArgs {
 /// Runs until told to stop.
 pub(crate) async fn run(folder: &Path, args: DevArgs) -> Result<Exit, Failure> {
     let tools = Arc::new(registry(&args.tools, &args.set)?);
+    let elsewhere: Vec<String> = tools.elsewhere().map(say::plain).collect();
+    if !elsewhere.is_empty() {
+        say::aside(&format!(
+            "no worker elsewhere reaches a data folder: calls of {} wait until their run is cancelled (see them with `runs --waiting-for TOOL`); \
+             serve them on a cluster, or give them [tool.command] or [tool.http] here",
+            elsewhere.join(", ")
+        ));
+    }
     let policy = policy(args.policy.as_deref())?;
     let session = fresh_session()?;
     let opened = open(folder, &session)?;

@@ -188,6 +188,12 @@ impl Client {
         self.ask(&Request::Material { run: run.clone() }).await
     }
 
+    /// The runs with calls of this tool that are not settled, and where each call stands.
+    pub(crate) async fn waiting_for(&mut self, tool: &str) -> Result<Vec<RunSummary>, ClientError> {
+        let tool = tool.to_owned();
+        self.ask(&Request::WaitingFor { tool }).await
+    }
+
     /// How many calls wait or run, per tool.
     pub(crate) async fn waiting(&mut self) -> Result<BTreeMap<String, usize>, ClientError> {
         self.ask(&Request::Waiting).await

@@ -36,6 +36,8 @@ pub(crate) enum Request {
     Material { run: RunId },
     /// Answer: [`Happening`]s for as long as the connection stands; the first is `subscribed`.
     Watch { run: Option<RunId> },
+    /// Answer: the [`crate::view::RunSummary`] of each run with a call of this tool that is not settled.
+    WaitingFor { tool: String },
     /// Answer: how many calls wait or run, per tool.
     Waiting,
     /// Answer: the lines of a raw dump, one item each.
