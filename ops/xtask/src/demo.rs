@@ -23,6 +23,8 @@ const SABOTAGES: [&str; 3] = ["skip-claim", "retry-unknown", "no-seal"];
 /// The seed and the kills of which the demo promises that every way occurs.
 const SEED: &str = "1";
 const KILLS: &str = "40";
+/// The kills of the demo on a cluster: enough for every kind of process, few enough for CI.
+const CLUSTER_KILLS: &str = "10";
 /// The runtime's data folder inside the demo's.
 const RUNTIME: &str = "runtime";
 /// How the demo ends when it has run and something does not add up; another code means that it did not get so far.
@@ -36,6 +38,17 @@ pub(crate) struct DemoArgs {
     seed: String,
     /// How many kills
     #[arg(long, default_value = KILLS)]
+    kills: String,
+}
+
+/// Arguments of `cargo xtask demo-cluster`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// The seed
+    #[arg(long, default_value = SEED)]
+    seed: String,
+    /// How many kills
+    #[arg(long, default_value = CLUSTER_KILLS)]
     kills: String,
 }
 
@@ -83,6 +96,35 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         }
     }
     replay(&leasehold, &data.join(RUNTIME), &recording)
+}
+
+/// The demo on a cluster, recorded; it replays its recording itself.
+pub(crate) fn cluster(args: &ClusterArgs) -> anyhow::Result<()> {
+    let leasehold = build_release("leasehold-cli", "leasehold")?;
+    let folder = fresh_folder("cluster")?;
+    let recording = folder.join("recording.jsonl");
+    let ran = demo(
+        &leasehold,
+        &folder.join("data"),
+        &[
+            "--cluster".as_ref(),
+            "--seed".as_ref(),
+            args.seed.as_ref(),
+            "--kills".as_ref(),
+            args.kills.as_ref(),
+            "--record".as_ref(),
+            recording.as_os_str(),
+        ],
+    )?;
+    adds_up(&ran)?;
+    for what in ["takeovers", "orphans"] {
+        ensure!(count(&ran.line, what)? > 0, "there were no {what}");
+    }
+    for kind in ["nodes", "workers", "servers", "payments"] {
+        let killed = count(&ran.line["kills_of"], kind)?;
+        ensure!(killed > 0, "none of the {kind} was killed");
+    }
+    Ok(())
 }
 
 pub(crate) fn sabotages() -> anyhow::Result<()> {

@@ -26,6 +26,8 @@ enum Command {
     Borders,
     /// Run the demo with its kills, check its numbers, and replay what was recorded
     Demo(demo::DemoArgs),
+    /// Run the demo on a cluster of three NATS servers, three nodes and four workers, and check its numbers
+    DemoCluster(demo::ClusterArgs),
     /// Run the demo with a rule left out, three times: each time it must notice
     Sabotages,
     /// Run the demo on a file with other columns
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Borders => borders::run(),
         Command::Demo(args) => demo::run(&args),
+        Command::DemoCluster(args) => demo::cluster(&args),
         Command::Sabotages => demo::sabotages(),
         Command::ForeignFile(args) => demo::foreign(&args),
         Command::Bench { arguments } => cargo::run_release("leasehold-bench", &arguments),

@@ -6,8 +6,8 @@
 //! down at a time.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
 
-use super::children::{Folder, READY};
+use super::children::READY;
 use super::members::{Member, Setting, What};
 use super::operator::Troubles;
 use super::plan::{NODES, WORKERS};
@@ -29,11 +30,14 @@ use super::scene::{Pace, Scene, Stall, Who};
 use super::servers::Servers;
 use crate::place::Place;
 
+/// NATS servers: as few as can lose one.
+const SERVERS: usize = 3;
 /// How long a process counts as alive without a renewal. Far below what production uses: the demo should not wait for half a minute
 /// whenever one dies.
 pub(super) const SESSION_TTL: Duration = Duration::from_secs(3);
-/// How much longer than that a pause lasts, at most: others have noticed by then, and have taken over what the paused one had.
-const PAUSE_BEYOND: Duration = Duration::from_secs(6);
+/// How much longer than that a pause lasts, at least and at most. Some end just when others begin to take over what the paused one had, some
+/// when they have long done so.
+const PAUSE_BEYOND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7));
 /// How long a killed process stays away, at most. Some are back before anybody has noticed, some are not.
 const AWAY: Duration = Duration::from_secs(8);
 /// How long a process that ended by itself stays away.
@@ -70,14 +74,13 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) async fn start(
-        folder: &Folder,
-        payments: SocketAddr,
-        sabotage: Option<String>,
-        record: bool,
+        setting: Setting,
         seed: u64,
         stalls: impl Fn(Who) -> Option<Stall>,
+        tasks: &TaskTracker,
     ) -> anyhow::Result<Self> {
-        let servers = NatsServers::start(NatsOptions::new(3, folder.cluster())).await?;
+        let servers =
+            NatsServers::start(NatsOptions::new(SERVERS, setting.folder.cluster())).await?;
         let url = servers.urls()?;
         let program = Program {
             binary: std::env::current_exe().context("finding this program's own file")?,
@@ -90,16 +93,11 @@ impl Cluster {
         let node = |n| Member::new(Who::Nodes, format!("node-{n}"));
         let worker = |n| Member::new(Who::Workers, format!("worker-{n}"));
         let mut cluster = Self {
-            servers: Servers::new(servers),
-            processes: Processes::new(folder.cluster())?,
+            servers: Servers::new(servers, tasks.clone()),
+            processes: Processes::new(setting.folder.cluster())?,
             program,
             place: Arc::new(Place::Cluster(Box::new(target))),
-            setting: Setting {
-                folder: folder.clone(),
-                payments,
-                sabotage,
-                record,
-            },
+            setting,
             members: (1..=NODES)
                 .map(node)
                 .chain((1..=WORKERS).map(worker))
@@ -219,6 +217,19 @@ impl Scene for Cluster {
             .collect()
     }
 
+    fn gather(&self, record: &Path) -> std::io::Result<()> {
+        let mut all = File::create(record)?;
+        for node in self
+            .members
+            .iter()
+            .filter(|member| member.who == Who::Nodes)
+        {
+            let path = self.setting.folder.recording(&node.name);
+            std::io::copy(&mut File::open(path)?, &mut all)?;
+        }
+        Ok(())
+    }
+
     async fn stalled(&mut self) -> bool {
         for member in &self.members {
             if matches!(member.what, What::Runs) && member.has_stalled(&self.processes).await {
@@ -257,7 +268,8 @@ impl Scene for Cluster {
     }
 
     async fn pause(&mut self, who: Who) -> anyhow::Result<bool> {
-        let lasts = SESSION_TTL + self.some(PAUSE_BEYOND);
+        let (least, most) = PAUSE_BEYOND;
+        let lasts = SESSION_TTL + least + self.some(most - least);
         let Some(victim) = self.victim(who) else {
             return Ok(false);
         };

@@ -120,6 +120,11 @@ impl Scene for Dev {
         Vec::new()
     }
 
+    /// Its lives have appended to it themselves.
+    fn gather(&self, _: &Path) -> std::io::Result<()> {
+        Ok(())
+    }
+
     async fn stalled(&mut self) -> bool {
         let said = self.process.said.borrow();
         said.iter().any(|line| line.starts_with(REACHED_LINE))

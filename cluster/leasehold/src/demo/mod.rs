@@ -98,7 +98,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     keep: bool,
     /// Record every input of every run's machine in this file, and replay it at the end
-    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
 
@@ -321,9 +321,13 @@ impl Demo {
         let sabotage = self.args.sabotage.clone();
         let stall = |who| job::stall(&plan.stages, who);
         if self.args.cluster {
-            let (record, seed) = (self.args.keep, self.args.seed);
-            let cluster =
-                Cluster::start(&self.folder, payments, sabotage, record, seed, stall).await?;
+            let setting = members::Setting {
+                folder: self.folder.clone(),
+                payments,
+                sabotage,
+                record: self.record().is_some(),
+            };
+            let cluster = Cluster::start(setting, self.args.seed, stall, tasks).await?;
             return Ok(Box::new(cluster));
         }
         let setting = dev::Setting {
@@ -366,7 +370,10 @@ impl Demo {
                 verified.display()
             ));
         }
-        if let Some(record) = self.record().filter(|_| self.made() == Made::OneProcess) {
+        if let Some(record) = self.record() {
+            scene
+                .gather(&record)
+                .with_context(|| format!("writing {}", record.display()))?;
             let replayed = self.folder.0.join("replay.txt");
             if !run_to_file(&command("replay-inputs", vec![record.into()]), &replayed).await? {
                 troubles.push(format!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +116,9 @@ pub(super) trait Scene: Send {
 
     /// Folders of logbooks that lie beside what is stored.
     fn logbooks(&self) -> Vec<PathBuf>;
+
+    /// Puts what its processes have recorded of their inputs into this file, if it is not there already.
+    fn gather(&self, record: &Path) -> std::io::Result<()>;
 
     /// Whether a process stands still where it was told to.
     async fn stalled(&mut self) -> bool;

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use leasehold_local::{LocalError, NatsServers};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
 
 /// The stream whose leader is killed: the first shard's journal.
 const STREAM: &str = "LH_0";
@@ -16,6 +17,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// See the module.
 pub(super) struct Servers {
     servers: Arc<NatsServers>,
+    tasks: TaskTracker,
     kills: usize,
     down: Option<Down>,
 }
@@ -31,9 +33,10 @@ enum Down {
 }
 
 impl Servers {
-    pub(super) fn new(servers: NatsServers) -> Self {
+    pub(super) fn new(servers: NatsServers, tasks: TaskTracker) -> Self {
         Self {
             servers: Arc::new(servers),
+            tasks,
             kills: 0,
             down: None,
         }
@@ -68,7 +71,7 @@ impl Servers {
     pub(super) async fn tend(&mut self) -> anyhow::Result<()> {
         match self.down.take() {
             Some(Down::Until { n, until }) if Instant::now() >= until => {
-                self.down = Some(Down::Starts(start(self.servers.clone(), n)));
+                self.down = Some(Down::Starts(self.start(n)));
             }
             Some(Down::Starts(task)) if task.is_finished() => {
                 task.await?.context("starting a NATS server again")?;
@@ -76,6 +79,14 @@ impl Servers {
             down => self.down = down,
         }
         Ok(())
+    }
+
+    fn start(&self, n: usize) -> JoinHandle<Result<(), LocalError>> {
+        let servers = self.servers.clone();
+        self.tasks.spawn(async move {
+            servers.restart(n).await?;
+            servers.ready().await
+        })
     }
 
     pub(super) fn whole(&self) -> bool {
@@ -90,11 +101,4 @@ impl Servers {
         }
         Ok(())
     }
-}
-
-fn start(servers: Arc<NatsServers>, n: usize) -> JoinHandle<Result<(), LocalError>> {
-    tokio::task::spawn(async move {
-        servers.restart(n).await?;
-        servers.ready().await
-    })
 }
