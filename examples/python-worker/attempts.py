@@ -163,9 +163,9 @@ class Attempts:
             in_hand.running = False
             await self._note(attempt, claim, records.may_have_happened("timeout", "the deadline passed before the tool answered"))
             await self._wire.ack(delivery)
-        fact = await self._fact(effect, attempt, claim, timed_out)
-        if fact is not None:
-            await self._conclude(attempt, claim, armed, claimed, fact)
+        learned = await self._fact(effect, attempt, claim, timed_out)
+        if learned is not None:
+            await self._conclude(attempt, claim, armed, claimed, learned)
         await self._wire.ack(delivery)
 
     async def _claim(self, attempt: Attempt, expected: int, claim: str) -> int | None:
@@ -202,7 +202,7 @@ class Attempts:
     async def _fact(self, effect: asyncio.Future[str], attempt: Attempt, claim: str, timed_out: bool) -> dict[str, Any] | None:
         """What the tool's return means: a fact, or a note and nothing."""
         try:
-            return records.done(await effect)
+            result = await effect
         except tool.NothingHappened as error:
             return records.nothing_happened(str(error))
         except Abandoned:
@@ -212,6 +212,10 @@ class Attempts:
             if not timed_out:
                 await self._note(attempt, claim, records.may_have_happened("error", f"{type(error).__name__}: {error}"))
             return None
+        fact = records.done(result)
+        if fact["kind"] == "done" and len(encoded := fact["result"]["json"].encode()) > records.MAX_INLINE:
+            return records.done_in_blob(await self._wire.put_blob(encoded), len(encoded))
+        return fact
 
     # Outcomes and notes.
 

@@ -111,5 +111,9 @@ def live(domain: str, worker: str) -> str:
     return f"lh.ws.{token(domain)}.{token(worker)}.live"
 
 
+def logbook(domain: str, worker: str) -> str:
+    return f"lh.ws.{token(domain)}.{token(worker)}.logbook"
+
+
 def inspect(domain: str, worker: str) -> str:
     return f"lh.worker.{token(domain)}.{token(worker)}.inspect"

@@ -14,6 +14,8 @@ import names
 
 VERSION = 1
 MAX_DEPTH = 256
+MAX_INLINE = 64 * 1024
+"""Bytes of a value that stands in a record itself; a longer one goes to the blob store first."""
 FACTS = ("done", "done_unusable", "aborted", "nothing_happened", "not_started", "sealed")
 
 
@@ -129,11 +131,27 @@ def note(claim_id: str, evidence: dict[str, Any]) -> bytes:
 
 
 def done(result: str) -> dict[str, Any]:
+    """It happened. A result that is no usable JSON is kept aside: never dropped, for the effect has happened."""
+    result = result.strip(" \t\r\n") or "{}"
+    try:
+        usable(result)
+    except Unreadable as error:
+        kept = result.encode(errors="replace")[:MAX_INLINE].decode(errors="ignore")
+        return {"kind": "done_unusable", "kept": {"text": kept}, "error": _short(str(error))}
     return {"kind": "done", "result": {"json": result}}
 
 
+def done_in_blob(sha256: str, size: int) -> dict[str, Any]:
+    return {"kind": "done", "result": {"blob": {"sha256": sha256, "size": size}}}
+
+
 def nothing_happened(message: str) -> dict[str, Any]:
-    return {"kind": "nothing_happened", "failure": "error", "message": message}
+    return {"kind": "nothing_happened", "failure": "error", "message": _short(message)}
+
+
+def _short(message: str) -> str:
+    """Words for people, and no more of them than people read."""
+    return message[:2000]
 
 
 def not_started(why: str) -> dict[str, Any]:
@@ -145,7 +163,7 @@ def unsure(detail: str) -> dict[str, Any]:
 
 
 def may_have_happened(failure: str, message: str) -> dict[str, Any]:
-    return {"kind": "may_have_happened", "failure": failure, "message": message}
+    return {"kind": "may_have_happened", "failure": failure, "message": _short(message)}
 
 
 def met_seal(fact: dict[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,10 @@ class NothingHappened(Exception):
 def text_of(call: Call) -> str:
     """The argument. The node has checked it against the tool's schema; a worker that trusts nobody looks again."""
     arguments = usable(call.arguments)
-    if not isinstance(arguments, dict) or not isinstance(arguments.get("text"), str) or arguments.keys() != {"text"}:
-        raise NothingHappened('the arguments are not {"text": "..."}')
-    return arguments["text"]
+    match arguments:
+        case {"text": str(text), **rest} if not rest:
+            return text
+    raise NothingHappened('the arguments are not {"text": "..."}')
 
 
 def publish(call: Call, outbox: Path) -> str:

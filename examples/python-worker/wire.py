@@ -34,6 +34,8 @@ PUBLISH_TIMEOUT = 0.5
 """When a leader steps down, what was in flight vanishes without an answer: the gap is as long as this wait."""
 API_TIMEOUT = 8.0
 """An election takes five to six seconds."""
+PIECE = 512 * 1024
+"""Longest piece of a blob, in bytes."""
 PULL_EXPIRES = 30.0
 PULL_SILENCE = 11.0
 """Twice the heartbeat and a little: a pull that is silent for longer is lost."""
@@ -117,9 +119,10 @@ class Wire:
             if code == WRONG_LAST:
                 raise Refused(subject)
             raise (Busy if code in NOT_STORED else Unknown)(refusal.get("description"))
-        if not isinstance(reply.get("seq"), int):
-            raise Unknown(f"an answer without a position: {reply}")
-        return reply["seq"]
+        match reply:
+            case {"seq": int(position)}:
+                return position
+        raise Unknown(f"an answer without a position: {reply}")
 
     async def write_register(self, attempt: Attempt, register: str, expected: int, body: bytes) -> int:
         """Writes claim or outcome if the chain's last position is `expected`."""
@@ -199,6 +202,24 @@ class Wire:
         if hashlib.sha256(value).hexdigest() != digest:
             raise Unreadable(f"blob {digest} has another digest")
         return value
+
+    async def put_blob(self, value: bytes) -> str:
+        """Stores a large value in pieces; its SHA-256. Tries again until it is stored."""
+        digest = hashlib.sha256(value).hexdigest()
+        pieces = range(0, len(value), PIECE)
+        backoff = Backoff()
+        for number, start in enumerate(pieces):
+            while True:
+                try:
+                    headers = {EXPECTED: "0", "Lh-Pieces": str(len(pieces))}
+                    await self.publish(f"lh.a.{digest}.{number}", headers, value[start : start + PIECE])
+                except Refused:
+                    pass  # It is there: the same bytes, for they have the same digest.
+                except (Busy, Unknown):
+                    await backoff.pause()
+                    continue
+                break
+        return digest
 
     async def provide(self, domain: str, tools: list[str]) -> str:
         """Makes this pool's consumer on every shard, or finds it; its name. Where workers may not, a node has made it."""
@@ -300,7 +321,8 @@ async def _reconnects(error: Exception) -> None:
 
 async def _api(client: Client, subject: str, question: dict[str, Any]) -> dict[str, Any]:
     answer = await client.request(f"$JS.API.{subject}", json.dumps(question).encode(), timeout=API_TIMEOUT)
-    return json.loads(answer.data)
+    reply: dict[str, Any] = json.loads(answer.data)
+    return reply
 
 
 def _headers(block: bytes) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import names
 import tool
 from attempts import Attempts
+from mark import Mark
 from receipts import Receipts
 from session import Session, boot
 from wire import ACK_WAIT, Busy, Refused, Unknown, Wire
@@ -77,12 +78,22 @@ async def answer_inspections(wire: Wire, domain: str, attempts: Attempts) -> Non
     await wire.client.subscribe(names.inspect(domain, wire.worker), cb=asked)
 
 
+async def keep_marking(mark: Mark, session: Session, every: float) -> None:
+    """Keeps the mark's head near the store's. Ends this life once another process runs under this worker's name."""
+    while await mark.refresh():
+        await asyncio.sleep(every)
+    session.lost = True
+    raise RuntimeError("another process runs under this worker's name; stop one, or give it another name and folder")
+
+
 async def main() -> None:
     options = arguments()
     logging.basicConfig(level=os.environ.get("LOG_LEVEL", "WARNING"), format="%(levelname)s %(message)s")
     store = Receipts(options.data)
     incarnation = uuid.uuid4().hex
     wire = await Wire.connect(options.nats, options.name, boot)
+    mark = Mark(wire, options.domain, store)
+    await mark.begin()
     session = Session(wire, options.domain, incarnation, options.ttl)
     attempts = Attempts(wire, session, store, incarnation, lambda call: tool.publish(call, options.outbox), options.slots)
 
@@ -92,6 +103,7 @@ async def main() -> None:
         except (Refused, Busy, Unknown):
             await asyncio.sleep(0.1)
     renewing = asyncio.create_task(session.run())
+    marking = asyncio.create_task(keep_marking(mark, session, options.ttl))
     await answer_inspections(wire, options.domain, attempts)
     await attempts.resolve_open()
     await wire.provide(options.domain, TOOLS)
@@ -109,7 +121,7 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, told_to_stop)
     stopping = asyncio.create_task(stop.wait())
     print("ready", flush=True)
-    await asyncio.wait([stopping, renewing, *pulls], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([stopping, renewing, marking, *pulls], return_when=asyncio.FIRST_COMPLETED)
 
     # Drain: pull nothing more, finish what runs, then say that this life is over.
     for task in pulls:
@@ -117,8 +129,9 @@ async def main() -> None:
     await attempts.idle()
     await session.end()
     await wire.client.close()
-    if session_failed := [task for task in (renewing, *pulls) if task.done() and not task.cancelled() and task.exception()]:
-        raise SystemExit(f"error: {session_failed[0].exception()}")
+    for task in (renewing, marking, *pulls):
+        if task.done() and not task.cancelled() and (error := task.exception()):
+            raise SystemExit(f"error: {error}")
 
 
 if __name__ == "__main__":

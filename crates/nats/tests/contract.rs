@@ -14,9 +14,10 @@ use std::time::Duration;
 use async_nats::{Client, HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use leasehold_nats::{NatsStore, Options, Role, Session, SessionOptions};
+use leasehold_nats::{LogbookMark, NatsStore, Options, Role, Session, SessionOptions};
 use leasehold_protocol::{
-    CallEnvelope, ChainKey, InspectAnswer, JournalSubject, Seq, SessionId, WorkerId, Writer,
+    CallEnvelope, ChainKey, InspectAnswer, JournalSubject, LogbookId, Seq, SessionId, WIRE_VERSION,
+    WorkerId, Writer,
 };
 use leasehold_store::{
     Blobs as _, CallQueue as _, Inspections as _, JournalAppend, Register, Registers as _,
@@ -294,6 +295,27 @@ async fn contract_a_workers_liveness_record() {
         assert!(shown(&headers).contains(&header.to_owned()), "{header}");
         assert!(DOCUMENT.contains(&format!("`{header}`")), "{header}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contract_the_mark_of_a_workers_logbook() {
+    let world = world().await;
+    let mark = LogbookMark {
+        v: WIRE_VERSION,
+        id: LogbookId::new("lb-1").unwrap(),
+        boot: "b-7".to_owned(),
+        head: Seq(42),
+    };
+    let worker = world.worker();
+    let written = world.store.put_logbook_mark(&worker, Seq::NONE, &mark);
+    written.await.unwrap();
+    let (subject, headers, payload) = world.stored("LHS", 1).await;
+    assert_eq!(subject, line("mark.subject"));
+    assert_eq!(
+        shown(&headers),
+        ["Nats-Expected-Last-Subject-Sequence: 0".to_owned()]
+    );
+    assert_eq!(payload, line("mark.body"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

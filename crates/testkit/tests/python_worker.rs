@@ -84,9 +84,11 @@ impl Rig for Python {
             .arg(&life.effects)
             .env("PYTHONPATH", packages()?)
             .env("PYTHONDONTWRITEBYTECODE", "1");
-        if let Some(stall) = life.stall {
-            let lasts = stall.lasts.map(|lasts| format!(":{}", lasts.as_secs_f64()));
-            let stall = format!("{}{}", name(stall.at), lasts.unwrap_or_default());
+        if let Some(at) = life.stall {
+            command.env("LEASEHOLD_STALL", name(at));
+        }
+        if let Some(slow) = life.slow {
+            let stall = format!("{}:{}", name(Moment::Effect), slow.as_secs_f64());
             command.env("LEASEHOLD_STALL", stall);
         }
         Ok(command)
@@ -94,6 +96,10 @@ impl Rig for Python {
 
     fn reached(&self, at: Moment) -> String {
         format!("reached {}", name(at))
+    }
+
+    fn outlives_its_deadline(&self) -> bool {
+        true
     }
 
     fn published(&self, effects: &Path) -> Vec<String> {

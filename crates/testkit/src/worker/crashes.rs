@@ -7,7 +7,7 @@ use super::{Moment, Stage};
 
 /// Lets the worker die at this moment of a call.
 async fn killed_at(stage: &mut Stage<'_>, at: Moment) -> Dispatched {
-    stage.start_stalling(at, None);
+    stage.start_stalling(at);
     let call = stage.dispatch().await;
     stage.reached().await;
     stage.kill().await;
@@ -47,7 +47,7 @@ pub async fn w5_killed_between_arming_and_effect_it_is_not_executed_and_unsure(
 ) {
     let call = killed_at(&mut stage, Moment::Armed).await;
     stage.start();
-    only_unsure(&stage, &call).await;
+    stage.at_once("a note", only_unsure(&stage, &call)).await;
     stage.goes_on().await;
     assert_eq!(stage.published(&call), 0);
 }
@@ -57,7 +57,7 @@ pub async fn w7_killed_after_the_effect_it_is_not_executed_again_and_unsure(mut 
     let call = killed_at(&mut stage, Moment::Effect).await;
     assert_eq!(stage.published(&call), 1);
     stage.start();
-    only_unsure(&stage, &call).await;
+    stage.at_once("a note", only_unsure(&stage, &call)).await;
     stage.goes_on().await;
     assert_eq!(stage.published(&call), 1);
 }
@@ -66,7 +66,7 @@ pub async fn w7_killed_after_the_effect_it_is_not_executed_again_and_unsure(mut 
 pub async fn w8_killed_with_the_outcome_in_its_store_it_publishes_it(mut stage: Stage<'_>) {
     let call = killed_at(&mut stage, Moment::Logged).await;
     stage.start();
-    stage.done(&call).await;
+    stage.at_once("the outcome", stage.done(&call)).await;
     stage.goes_on().await;
     assert_eq!(stage.published(&call), 1);
     assert!(stage.notes(&call.chain).await.is_empty());
@@ -102,7 +102,40 @@ pub async fn k22_a_call_that_comes_again_to_a_later_life_is_settled_and_not_exec
 pub async fn a_worker_on_a_fresh_disk_is_unsure(mut stage: Stage<'_>) {
     let unarmed = killed_at(&mut stage, Moment::AfterClaim).await;
     let happened = killed_at(&mut stage, Moment::Effect).await;
-    stage.lose_disk();
+    stage.disk().lose();
+    stage.start();
+    stage.ready().await;
+    for call in [&unarmed, &happened] {
+        stage.settled(&call.chain).await;
+        only_unsure(&stage, call).await;
+    }
+    stage.goes_on().await;
+    assert_eq!(stage.published(&unarmed), 0);
+    assert_eq!(stage.published(&happened), 1);
+}
+
+/// A copy of the store from before the claim: it lacks what was armed since, and must not be taken for proof that nothing was.
+pub async fn a_worker_whose_disk_went_back_in_time_is_unsure(mut stage: Stage<'_>) {
+    stage.start();
+    stage.goes_on().await;
+    stage.tell_to_stop();
+    stage.ended().await;
+    stage.disk().back_up();
+    let call = killed_at(&mut stage, Moment::Effect).await;
+    stage.disk().put_back();
+    stage.start();
+    stage.ready().await;
+    stage.settled(&call.chain).await;
+    only_unsure(&stage, &call).await;
+    stage.goes_on().await;
+    assert_eq!(stage.published(&call), 1);
+}
+
+/// A store that cannot be read is no empty store: nothing of it says that nothing was armed.
+pub async fn k34_a_worker_whose_store_cannot_be_read_is_unsure(mut stage: Stage<'_>) {
+    let unarmed = killed_at(&mut stage, Moment::AfterClaim).await;
+    let happened = killed_at(&mut stage, Moment::Effect).await;
+    stage.disk().garble();
     stage.start();
     stage.ready().await;
     for call in [&unarmed, &happened] {
@@ -125,5 +158,26 @@ pub async fn another_life_says_the_same_thing_once(mut stage: Stage<'_>) {
         stage.goes_on().await;
         stage.kill().await;
     }
+    assert_eq!(stage.published(&call), 1);
+}
+
+/// A cluster that was restored from an old backup dispatches an attempt again. The worker's own store remembers it.
+pub async fn an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot(
+    mut stage: Stage<'_>,
+) {
+    stage.start();
+    let call = stage.dispatch().await;
+    stage.done(&call).await;
+    stage.kill().await;
+    stage.lose_cluster().await;
+    stage.start();
+    let again = stage.dispatch().await;
+    assert_eq!(again.chain, call.chain);
+    let outcome = stage.outcome(&again.chain).await;
+    assert!(
+        matches!(outcome, OutcomeBody::NotStarted { .. }),
+        "{outcome:?}"
+    );
+    stage.goes_on().await;
     assert_eq!(stage.published(&call), 1);
 }

@@ -1,11 +1,13 @@
 //! Whether a call may be executed, and that it is, once.
 
+use std::time::Duration;
+
 use leasehold_protocol::{NoteKind, OutcomeBody, Seq};
 use leasehold_tools::Failure;
 use serde_json::json;
 
-use super::stage::{AMPLE, envelope};
-use super::{Moment, Stage};
+use super::Stage;
+use super::stage::{ACK_WAIT, AMPLE, envelope};
 
 /// A call is claimed, executed, and its outcome stands in the register.
 pub async fn p1_a_call_is_executed_once_and_its_outcome_is_written(mut stage: Stage<'_>) {
@@ -77,9 +79,9 @@ pub async fn a_finished_call_is_acknowledged(mut stage: Stage<'_>) {
 
 /// The same call, delivered again to the worker that is executing it, whoever else was given it meanwhile.
 pub async fn i5_a_call_that_comes_again_while_it_runs_is_not_executed_again(mut stage: Stage<'_>) {
-    stage.start_stalling(Moment::Effect, Some(3 * super::stage::ACK_WAIT));
+    stage.start_slow(3 * ACK_WAIT);
     let call = stage.dispatch().await;
-    stage.reached().await;
+    stage.happened(&call).await;
     // Once its time is over it comes again: to the suite, which gives it back, so that it goes to the worker.
     let delivery = stage.pull().await;
     assert!(delivery.redelivered && delivery.chain == call.chain);
@@ -224,9 +226,9 @@ pub async fn s16_arguments_that_the_tool_refuses_are_nothing_happened(mut stage:
 
 /// Told to stop while a call runs: the outcome is written before the end, and nothing is unsure.
 pub async fn a_worker_that_is_told_to_stop_finishes_its_calls(mut stage: Stage<'_>) {
-    stage.start_stalling(Moment::Effect, Some(std::time::Duration::from_secs(2)));
+    stage.start_slow(Duration::from_secs(2));
     let call = stage.dispatch().await;
-    stage.reached().await;
+    stage.happened(&call).await;
     stage.tell_to_stop();
     stage.ended().await;
     stage.done(&call).await;

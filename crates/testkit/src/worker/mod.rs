@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 pub mod crashes;
+mod disk;
 pub mod evidence;
 pub mod gate;
 mod stage;
@@ -39,15 +40,6 @@ pub enum Moment {
     Logged,
 }
 
-/// Where the worker stands still, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stall {
-    /// At every call that gets there.
-    pub at: Moment,
-    /// Then it goes on; absent: it never does.
-    pub lasts: Option<Duration>,
-}
-
 /// What a life of the worker is started with.
 #[derive(Debug, Clone)]
 pub struct Life {
@@ -59,8 +51,10 @@ pub struct Life {
     pub data: PathBuf,
     /// Where its effects go: a file of its own for each case.
     pub effects: PathBuf,
-    /// Where it stands still.
-    pub stall: Option<Stall>,
+    /// Where it stands still for ever, at every call that gets there.
+    pub stall: Option<Moment>,
+    /// How long its tool goes on after the effect before it returns.
+    pub slow: Option<Duration>,
 }
 
 /// A worker under test.
@@ -73,6 +67,9 @@ pub trait Rig: Send + Sync {
 
     /// What the worker writes to its standard output, in a line of its own, when it stands still there.
     fn reached(&self, at: Moment) -> String;
+
+    /// Whether a tool that has not returned by its deadline goes on and may still return; otherwise the worker ends it there.
+    fn outlives_its_deadline(&self) -> bool;
 
     /// The texts that were published, in order. An unreadable line is an effect as well, and stands for itself.
     fn published(&self, effects: &Path) -> Vec<String>;
@@ -103,7 +100,10 @@ macro_rules! worker_conformance_tests {
             crashes: w7_killed_after_the_effect_it_is_not_executed_again_and_unsure;
             crashes: w8_killed_with_the_outcome_in_its_store_it_publishes_it;
             crashes: k22_a_call_that_comes_again_to_a_later_life_is_settled_and_not_executed;
+            crashes: k34_a_worker_whose_store_cannot_be_read_is_unsure;
+            crashes: a_worker_whose_disk_went_back_in_time_is_unsure;
             crashes: a_worker_on_a_fresh_disk_is_unsure;
+            crashes: an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot;
             crashes: another_life_says_the_same_thing_once;
             evidence: an_outcome_that_meets_a_seal_is_a_note;
             evidence: an_outcome_of_an_earlier_life_that_meets_a_seal_is_a_note;

@@ -1,6 +1,7 @@
 //! One case's world: a nats-server, the store as a node sees it, and the worker's present life.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,10 +25,13 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-use super::{Life, Moment, Rig, Stall, TOOL};
+use super::disk::Disk;
+use super::{Life, Moment, Rig, TOOL};
 
 /// Longer than anything takes that does happen, on a machine under load.
 const LONG: Duration = Duration::from_secs(40);
+/// A worker settles what an earlier life left when it starts, and not when the call comes again: that takes half a minute.
+const AT_ONCE: Duration = Duration::from_secs(20);
 /// How often a register is looked at. The server's word of it comes at most once, so looking is the way.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a delivered call is its receiver's once the suite has pulled: short, so that what nobody acknowledges comes again soon.
@@ -45,7 +49,7 @@ const NAME: &str = "press.1";
 pub struct Stage<'r> {
     rig: &'r dyn Rig,
     nats: String,
-    disk: u32,
+    disk: Disk,
     runs: AtomicU32,
     // Dropped in this order: the worker first, the folder last.
     life: Option<(Child, Lines<BufReader<ChildStdout>>, Option<Moment>)>,
@@ -66,56 +70,59 @@ impl<'r> Stage<'r> {
     /// A fresh server and no worker yet.
     pub async fn new(rig: &'r dyn Rig) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = NatsOptions {
-            // Nothing here kills a server.
-            sync: SyncInterval::Lazy,
-            ..NatsOptions::new(1, folder.path().join("nats"))
-        };
-        let servers = NatsServers::start(options).await.unwrap();
-        let nats = servers.urls().unwrap();
-        let options = Options {
-            make: Some(Wish {
-                shards: Some(SHARDS),
-                replicas: Some(1),
-            }),
-            ack_wait: ACK_WAIT,
-            ..Options::new(Target::at(nats.clone()), "suite", Arc::new(SystemClock))
-        };
+        let (servers, nats, store) = cluster(&folder.path().join("nats")).await;
         Self {
             rig,
-            folder,
-            _servers: servers,
             nats,
-            store: NatsStore::open(options).await.unwrap(),
-            life: None,
-            disk: 0,
+            disk: Disk::new(folder.path()),
             runs: AtomicU32::new(0),
+            life: None,
+            store,
+            _servers: servers,
+            folder,
         }
+    }
+
+    /// The servers lose everything: an empty cluster stands in their place, and the same calls are dispatched as at first.
+    pub(super) async fn lose_cluster(&mut self) {
+        let folder = self.folder.path().join("nats, later");
+        (self._servers, self.nats, self.store) = cluster(&folder).await;
+        self.runs = AtomicU32::new(0);
     }
 
     /// Starts the worker: its next life, on the disk that it had.
     pub(super) fn start(&mut self) {
-        self.begin(None);
+        self.begin(None, None);
     }
 
     /// Starts a life that stands still at this moment.
-    pub(super) fn start_stalling(&mut self, at: Moment, lasts: Option<Duration>) {
-        self.begin(Some(Stall { at, lasts }));
+    pub(super) fn start_stalling(&mut self, at: Moment) {
+        self.begin(Some(at), None);
     }
 
-    /// From here on the worker has an empty disk.
-    pub(super) fn lose_disk(&mut self) {
-        self.disk += 1;
+    /// Starts a life whose tool goes on for so long after its effect.
+    pub(super) fn start_slow(&mut self, lasts: Duration) {
+        self.begin(None, Some(lasts));
     }
 
-    fn begin(&mut self, stall: Option<Stall>) {
+    /// What the worker keeps its own store on.
+    pub(super) fn disk(&mut self) -> &mut Disk {
+        &mut self.disk
+    }
+
+    pub(super) fn tools_outlive_their_deadline(&self) -> bool {
+        self.rig.outlives_its_deadline()
+    }
+
+    fn begin(&mut self, stall: Option<Moment>, slow: Option<Duration>) {
         assert!(self.life.is_none(), "the worker runs already");
         let life = Life {
             nats: self.nats.clone(),
             name: NAME.to_owned(),
-            data: self.folder.path().join(format!("data-{}", self.disk)),
-            effects: self.folder.path().join("effects"),
+            data: self.disk.data(),
+            effects: self.effects(),
             stall,
+            slow,
         };
         let mut command = match self.rig.command(&life) {
             Ok(command) => command,
@@ -128,7 +135,7 @@ impl<'r> Stage<'r> {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        self.life = Some((child, lines, stall.map(|stall| stall.at)));
+        self.life = Some((child, lines, stall));
     }
 
     /// Returns once the worker answers questions: it runs, and has connected.
@@ -157,6 +164,20 @@ impl<'r> Stage<'r> {
         .await;
     }
 
+    fn effects(&self) -> PathBuf {
+        self.folder.path().join("effects")
+    }
+
+    /// Returns once the call's effect has happened.
+    pub(super) async fn happened(&self, call: &Dispatched) {
+        within(&format!("the effect of {}", call.chain), async {
+            while self.published(call) == 0 {
+                sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
     /// SIGKILL; returns when it is gone.
     pub(super) async fn kill(&mut self) {
         let (mut child, ..) = self.life.take().unwrap();
@@ -173,7 +194,8 @@ impl<'r> Stage<'r> {
 
     /// Returns once a worker that was told to stop has ended, in good order.
     pub(super) async fn ended(&mut self) {
-        let (mut child, ..) = self.life.take().unwrap();
+        // Its standard output stays open: what it still says must not fail.
+        let (mut child, _lines, _) = self.life.take().unwrap();
         let status = within("the worker's end", child.wait()).await.unwrap();
         assert!(status.success(), "told to stop, it ended with {status}");
     }
@@ -362,6 +384,14 @@ impl<'r> Stage<'r> {
         .await
     }
 
+    /// The worker says by itself what it finds: before a redelivery could make it.
+    pub(super) async fn at_once<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        match timeout(AT_ONCE, future).await {
+            Ok(value) => value,
+            Err(_) => panic!("{what} did not come within {AT_ONCE:?} of the worker's start"),
+        }
+    }
+
     /// The outcome is that it happened.
     pub(super) async fn done(&self, call: &Dispatched) {
         let outcome = self.outcome(&call.chain).await;
@@ -406,7 +436,7 @@ impl<'r> Stage<'r> {
 
     /// How often the call's text was published. No text was published that nobody asked for, and none twice.
     pub(super) fn published(&self, call: &Dispatched) -> usize {
-        let texts = self.rig.published(&self.folder.path().join("effects"));
+        let texts = self.rig.published(&self.effects());
         let distinct: BTreeSet<&String> = texts.iter().collect();
         assert_eq!(distinct.len(), texts.len(), "published twice: {texts:?}");
         texts.iter().filter(|text| **text == call.text).count()
@@ -423,6 +453,26 @@ impl<'r> Stage<'r> {
         let claim = self.read(chain).await.claim;
         matches!(claim, Some((_, ClaimBody::Claim { worker, .. })) if worker.as_str() == NAME)
     }
+}
+
+async fn cluster(folder: &Path) -> (NatsServers, String, NatsStore) {
+    let options = NatsOptions {
+        // Nothing here kills a server.
+        sync: SyncInterval::Lazy,
+        ..NatsOptions::new(1, folder)
+    };
+    let servers = NatsServers::start(options).await.unwrap();
+    let nats = servers.urls().unwrap();
+    let options = Options {
+        make: Some(Wish {
+            shards: Some(SHARDS),
+            replicas: Some(1),
+        }),
+        ack_wait: ACK_WAIT,
+        ..Options::new(Target::at(nats.clone()), "suite", Arc::new(SystemClock))
+    };
+    let store = NatsStore::open(options).await.unwrap();
+    (servers, nats, store)
 }
 
 /// The envelope as any node may write it. Its members come in another order than the document's table: readers accept any.
