@@ -124,18 +124,27 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// One process of this kind that runs, if there is one; the one that was told to stall before any other.
-    fn victim(&mut self, who: Who) -> Option<usize> {
+    /// One process of this kind that runs, if there is one.
+    fn runs(&mut self, who: Who) -> Option<usize> {
         let members = self.members.iter().enumerate();
         let up: Vec<usize> = members
             .filter(|(_, member)| member.who == who && matches!(member.what, What::Runs))
             .map(|(place, _)| place)
             .collect();
-        let stalls = |place: &&usize| self.members[**place].stall.is_some();
-        up.iter()
-            .find(stalls)
-            .or_else(|| up.choose(&mut self.rng))
-            .copied()
+        up.choose(&mut self.rng).copied()
+    }
+
+    /// Which process of this kind to kill, if one can be killed now. The one that was told to stall, even if it is paused: nothing but a kill
+    /// ends its stall, and what it stands still with would never be over.
+    fn victim(&mut self, who: Who) -> Option<usize> {
+        let stalls = |member: &Member| member.who == who && member.stall.is_some();
+        match self.members.iter().position(stalls) {
+            Some(place) => {
+                let is_away = matches!(self.members[place].what, What::Away { .. });
+                (!is_away).then_some(place)
+            }
+            None => self.runs(who),
+        }
     }
 
     fn some(&mut self, most: Duration) -> Duration {
@@ -246,7 +255,7 @@ impl Scene for Cluster {
             self.diary.push(told);
             return Ok(());
         }
-        // All of a kind may be away: one of them will be back soon.
+        // It, or all of a kind, may be away: one will be back soon.
         let victim = loop {
             match self.victim(who) {
                 Some(victim) => break victim,
@@ -270,7 +279,7 @@ impl Scene for Cluster {
     async fn pause(&mut self, who: Who) -> anyhow::Result<bool> {
         let (least, most) = PAUSE_BEYOND;
         let lasts = SESSION_TTL + least + self.some(most - least);
-        let Some(victim) = self.victim(who) else {
+        let Some(victim) = self.runs(who) else {
             return Ok(false);
         };
         let member = &mut self.members[victim];
