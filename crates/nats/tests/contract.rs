@@ -11,6 +11,7 @@ mod common;
 
 use std::time::Duration;
 
+use async_nats::client::RequestErrorKind;
 use async_nats::{Client, HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -135,7 +136,9 @@ impl World {
     /// What is sent to the server from here on.
     async fn listen(&self, subject: &str) -> Subscriber {
         let subscriber = self.client.subscribe(subject.to_owned()).await.unwrap();
-        self.client.flush().await.unwrap();
+        // The server takes one connection's words in their order: after its answer it knows of the subscription.
+        let info = self.client.request("$JS.API.INFO", Bytes::new());
+        info.await.unwrap();
         subscriber
     }
 }
@@ -345,15 +348,25 @@ async fn contract_inspections() {
 
     // The store's worker answers the document's question.
     let mut asked = world.store.inspections(&world.worker());
-    let asking = world.client.request(
-        line("inspect.subject"),
-        Bytes::from_static(line("inspect.question").as_bytes()),
-    );
+    let asking = async {
+        // The store listens a moment after it was told to.
+        loop {
+            let question = Bytes::from_static(line("inspect.question").as_bytes());
+            let asked = world.client.request(line("inspect.subject"), question);
+            match asked.await {
+                Ok(answer) => return answer,
+                Err(error) => assert_eq!(error.kind(), RequestErrorKind::NoResponders),
+            }
+        }
+    };
     let answering = async {
         let inspection = asked.recv().await.unwrap();
         assert_eq!(inspection.chain, world.chain);
         inspection.answer.send(InspectAnswer::Running).unwrap();
     };
-    let (answer, ()) = tokio::join!(asking, answering);
-    assert_eq!(answer.unwrap().payload, running);
+    let both = async { tokio::join!(asking, answering) };
+    let (answer, ()) = tokio::time::timeout(LONG, both)
+        .await
+        .expect("no answer came");
+    assert_eq!(answer.payload, running);
 }
