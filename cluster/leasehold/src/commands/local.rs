@@ -354,7 +354,7 @@ async fn down(json: bool, args: &FolderArgs) -> Result<Exit, Failure> {
     let alive = alive.count();
     if !json && alive > 0 {
         say::aside(&format!(
-            "stopping {alive} of its processes: nodes and workers finish what they have in hand, then the NATS servers"
+            "stopping {alive} processes: nodes and workers finish what they have in hand, then the NATS servers"
         ));
     }
     let orderly = processes.down().await.map_err(failed)?;
