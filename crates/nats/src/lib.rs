@@ -16,6 +16,7 @@ mod desk;
 mod dump;
 mod error;
 mod feed;
+mod floor;
 mod inbox;
 mod leases;
 mod mark;
@@ -31,6 +32,7 @@ mod wire;
 
 pub use connect::{StartError, Target};
 pub use dump::DumpError;
+pub use floor::PlainStreams;
 pub use mark::LogbookMark;
 pub use names::Shard;
 pub use session::{

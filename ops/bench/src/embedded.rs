@@ -9,13 +9,21 @@ use crate::EmbeddedArgs;
 use crate::echo::Echo;
 use crate::floor::{Floor, FloorTimes};
 use crate::growth;
-use crate::load::{Measured, measure};
-use crate::report::{InTurns, Report, Row};
+use crate::load::{Alone, Load, Measured, Pids, Span, measure};
+use crate::report::{Report, Row, reached};
 use crate::setup::{Bench, CLASSES};
-use crate::stats::{Range, Times};
 
 /// Durable writes of the floor in each pass, besides those that alternate with the steps.
 const FLOOR_WRITES: u64 = 500;
+
+/// The goal for one step at a time: at most so many durable writes, because three follow each other.
+const GOAL_P50_IN_FSYNCS: f64 = 4.0;
+/// The goal for many side by side, steps a second.
+const GOAL_STEPS: f64 = 5000.0;
+/// The width at which that goal is meant.
+const GOAL_WIDTH: usize = 256;
+/// The floor that goals are held against.
+const OVERWRITE: &str = "overwrite";
 
 /// All passes of one class at one width.
 struct Series {
@@ -29,6 +37,11 @@ struct Series {
 pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
     fs::create_dir_all(&args.disk).with_context(|| args.disk.display().to_string())?;
     let echo = Echo::start().await?;
+    let pids = Pids {
+        runtime: vec![std::process::id()],
+        tool: vec![echo.pid()?],
+        server: Vec::new(),
+    };
     let mut floor_times = FloorTimes::default();
     let mut series: Vec<Series> = CLASSES
         .iter()
@@ -50,23 +63,20 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
             // Each starts on an empty store, so that none pays for what another has left behind.
             let data = folder.path().join(n.to_string());
             let mut bench = Bench::start(&data, &echo.url).await?;
-            let alternating = (series.width == 1).then_some((&mut floor, &mut series.floor));
-            // One at a time takes longer and needs fewer to say the same.
-            let steps = if series.width == 1 {
-                args.steps / 4
-            } else {
-                args.steps
+            let is_alone = series.width == 1;
+            let load = Load {
+                name: "run".to_owned(),
+                tool: series.class.to_string(),
+                width: series.width,
+                // One at a time takes longer and needs fewer to say the same.
+                span: Span::Steps(if is_alone { args.steps / 4 } else { args.steps }),
             };
-            let measured = measure(
-                &mut bench,
-                "run",
-                series.class,
-                series.width,
-                steps,
-                echo.pid(),
-                alternating,
-            )
-            .await?;
+            let measured = if is_alone {
+                let mut in_turns = (&mut floor, &mut series.floor);
+                measure(&mut bench, &load, &pids, &mut in_turns).await?
+            } else {
+                measure(&mut bench, &load, &pids, &mut Alone).await?
+            };
             bench.runtime.abort().await;
             series.passes.push(measured);
         }
@@ -77,9 +87,9 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
             Row::floor("overwrite + fdatasync", &floor_times.overwrite),
         ],
         rows: series.iter().map(row).collect(),
-        in_run: Vec::new(),
-        beside: Vec::new(),
+        ..Report::default()
     };
+    report.goals = report.rows.iter().flat_map(goals).collect();
     if !args.no_growth {
         eprintln!("growth in a run");
         let folder = tempfile::tempdir_in(&args.disk)?;
@@ -91,22 +101,30 @@ pub(crate) async fn run(args: &EmbeddedArgs) -> anyhow::Result<()> {
 }
 
 fn row(series: &Series) -> Row {
-    let mut times = Times::default();
-    for pass in &series.passes {
-        times.append(&pass.times);
+    let row = Row::of(series.class.to_string(), series.width, &series.passes);
+    if series.floor.is_empty() {
+        return row;
     }
-    let over = |of: fn(&Measured) -> f64| Range::of(series.passes.iter().map(of));
-    Row {
-        what: series.class.to_string(),
-        width: series.width,
-        per_second: over(|pass| pass.steps_per_second),
-        p50_ms: times.percentile(50),
-        p99_ms: times.percentile(99),
-        runtime_cpu_ms: over(|pass| pass.runtime_cpu_ms).median,
-        tool_cpu_ms: over(|pass| pass.tool_cpu_ms).median,
-        floor: (!series.floor.is_empty()).then(|| InTurns {
-            append_p50_ms: series.floor.append.percentile(50),
-            overwrite_p50_ms: series.floor.overwrite.percentile(50),
-        }),
+    row.in_turns_with("append", &series.floor.append)
+        .in_turns_with(OVERWRITE, &series.floor.overwrite)
+}
+
+fn goals(row: &Row) -> Vec<String> {
+    let mut goals = Vec::new();
+    if let Some(ratio) = row.in_floor(OVERWRITE) {
+        goals.push(format!(
+            "G4 {}: {} at c=1: p50 is {ratio:.1} times overwrite + fdatasync, at most {GOAL_P50_IN_FSYNCS}",
+            reached(ratio <= GOAL_P50_IN_FSYNCS),
+            row.what
+        ));
     }
+    if row.width == GOAL_WIDTH {
+        let part = row.per_second.median / GOAL_STEPS;
+        goals.push(format!(
+            "G4 {}: {} at c={GOAL_WIDTH}: {part:.2} of {GOAL_STEPS} steps/s",
+            reached(part >= 1.0),
+            row.what
+        ));
+    }
+    goals
 }

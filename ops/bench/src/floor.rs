@@ -11,10 +11,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::load::InTurns;
 use crate::stats::{Times, now};
 
 /// Bytes of one record: about what a commit of one step has.
-const RECORD: [u8; 600] = [b'x'; 600];
+pub(crate) const RECORD: [u8; 600] = [b'x'; 600];
 /// Bytes of the file that is written over, again from its beginning when its end is reached.
 const LENGTH: u64 = 16 * 1024 * 1024;
 
@@ -77,5 +78,11 @@ impl Floor {
             self.place = (self.place + RECORD.len() as u64) % (LENGTH - RECORD.len() as u64);
         }
         Ok(())
+    }
+}
+
+impl InTurns for (&mut Floor, &mut FloorTimes) {
+    async fn turn(&mut self, count: u64) -> anyhow::Result<()> {
+        self.0.write(count, self.1)
     }
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use leasehold_actors::Until;
 use leasehold_tools::SideEffect;
 use serde::Serialize;
 
 use crate::archive::fill;
 use crate::echo::Echo;
-use crate::load::measure;
+use crate::events::Event;
+use crate::load::{Alone, Load, Pids, Span, measure};
 use crate::setup::{Bench, submit};
 use crate::stats::{Times, now};
 
@@ -21,6 +21,8 @@ const LONG_RUNS: u32 = 3;
 /// The steps at which the cost is read, and how many on either side are read with each.
 const AT: [u32; 3] = [10, 100, 1000];
 const AROUND: u32 = 9;
+/// The class of every step here.
+const CLASS: SideEffect = SideEffect::RemoteMutation;
 /// The width at which throughput beside ended runs is read.
 const WIDE: usize = 64;
 
@@ -51,14 +53,12 @@ pub(crate) async fn in_run(folder: &Path, echo: &Echo) -> anyhow::Result<Vec<InR
     let mut taken = Vec::new();
     for n in 0..LONG_RUNS {
         let (runtime, name) = (bench.runtime.clone(), format!("long-{n}"));
-        let run = submit(runtime, name, SideEffect::RemoteMutation, LONG_RUN).await?;
-        bench
-            .completing
-            .recv()
-            .await
-            .context("the runtime stopped")?;
-        bench.runtime.wait(&run, Until::Ended).await?;
-        taken.extend(bench.take_steps());
+        submit(runtime, name, CLASS.to_string(), LONG_RUN).await?;
+        while let Event::Step(number, time) =
+            bench.events.recv().await.context("the runtime stopped")?
+        {
+            taken.push((number, time));
+        }
     }
     bench.runtime.abort().await;
     Ok(AT.iter().map(|at| near(*at, &taken)).collect())
@@ -92,9 +92,16 @@ pub(crate) async fn beside(
         let starting = now();
         let mut bench = Bench::start(folder.path(), &echo.url).await?;
         let start_seconds = starting.elapsed().as_secs_f64();
-        let class = SideEffect::RemoteMutation;
-        let narrow = measure(&mut bench, "narrow", class, 1, steps / 4, None, None).await?;
-        let wide = measure(&mut bench, "wide", class, WIDE, steps, None, None).await?;
+        let load = |name: &str, width: usize, steps: u64| Load {
+            name: name.to_owned(),
+            tool: CLASS.to_string(),
+            width,
+            span: Span::Steps(steps),
+        };
+        let (one, many) = (load("narrow", 1, steps / 4), load("wide", WIDE, steps));
+        let pids = Pids::default();
+        let narrow = measure(&mut bench, &one, &pids, &mut Alone).await?;
+        let wide = measure(&mut bench, &many, &pids, &mut Alone).await?;
         bench.runtime.abort().await;
         out.push(Beside {
             archived,

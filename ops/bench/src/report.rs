@@ -3,14 +3,8 @@
 use serde::Serialize;
 
 use crate::growth::{Beside, InRun};
+use crate::load::{Cpu, Measured};
 use crate::stats::{Range, Times};
-
-/// The goal for one step at a time: at most so many durable writes, because three follow each other.
-const GOAL_P50_IN_FSYNCS: f64 = 4.0;
-/// The goal for many side by side, steps a second.
-const GOAL_STEPS: f64 = 5000.0;
-/// The width at which that goal is meant.
-const GOAL_WIDTH: usize = 256;
 
 /// One line of the table.
 #[derive(Debug, Clone, Serialize)]
@@ -20,84 +14,121 @@ pub(crate) struct Row {
     pub(crate) per_second: Range,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    pub(crate) runtime_cpu_ms: f64,
-    pub(crate) tool_cpu_ms: f64,
-    /// The floor that was measured in turns with these steps.
-    pub(crate) floor: Option<InTurns>,
+    /// Milliseconds of CPU time a step.
+    pub(crate) cpu_ms: Cpu,
+    /// The floors that were measured in turns with these steps.
+    pub(crate) in_turns: Vec<InTurns>,
+    /// Steps a second in thirds of the floor's: three records a step.
+    pub(crate) of_third_of_floor: Option<f64>,
 }
 
-/// One durable write, while these steps were taken.
-#[derive(Debug, Clone, Copy, Serialize)]
+/// The median of one write of the floor, while these steps were taken.
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct InTurns {
-    pub(crate) append_p50_ms: f64,
-    pub(crate) overwrite_p50_ms: f64,
+    pub(crate) what: String,
+    pub(crate) p50_ms: f64,
 }
 
 impl Row {
-    pub(crate) fn floor(what: &str, times: &Times) -> Self {
-        let mean = times.mean_seconds();
-        let rate = if mean > 0.0 { 1.0 / mean } else { 0.0 };
+    /// All passes of one measurement.
+    pub(crate) fn of(what: String, width: usize, passes: &[Measured]) -> Self {
+        let mut times = Times::default();
+        for pass in passes {
+            times.append(&pass.times);
+        }
+        let over = |of: fn(&Measured) -> f64| Range::of(passes.iter().map(of));
         Self {
-            what: what.to_owned(),
-            width: 1,
-            per_second: Range::of([rate]),
+            what,
+            width,
+            per_second: over(|pass| pass.steps_per_second),
             p50_ms: times.percentile(50),
             p99_ms: times.percentile(99),
-            runtime_cpu_ms: 0.0,
-            tool_cpu_ms: 0.0,
-            floor: None,
+            cpu_ms: Cpu {
+                runtime: over(|pass| pass.cpu.runtime).median,
+                tool: over(|pass| pass.cpu.tool).median,
+                server: over(|pass| pass.cpu.server).median,
+            },
+            in_turns: Vec::new(),
+            of_third_of_floor: None,
         }
     }
 
-    /// The step's median in durable writes: appended, written over. Only where both were measured in turns.
-    fn in_fsyncs(&self) -> Option<(f64, f64)> {
-        let floor = self.floor?;
-        let ratio = |floor: f64| self.p50_ms / floor.max(f64::MIN_POSITIVE);
-        Some((ratio(floor.append_p50_ms), ratio(floor.overwrite_p50_ms)))
+    /// One write of the floor after the other.
+    pub(crate) fn floor(what: &str, times: &Times) -> Self {
+        let mean = times.mean_seconds();
+        let rate = if mean > 0.0 { 1.0 / mean } else { 0.0 };
+        let measured = Measured {
+            steps_per_second: rate,
+            times: times.clone(),
+            ..Measured::default()
+        };
+        Self::of(what.to_owned(), 1, &[measured])
+    }
+
+    pub(crate) fn in_turns_with(mut self, what: &str, times: &Times) -> Self {
+        self.in_turns.push(InTurns {
+            what: what.to_owned(),
+            p50_ms: times.percentile(50),
+        });
+        self
+    }
+
+    /// The step's median in writes of this floor, if it was measured in turns.
+    pub(crate) fn in_floor(&self, what: &str) -> Option<f64> {
+        let floor = self.in_turns.iter().find(|floor| floor.what == what)?;
+        Some(self.ratio(floor))
+    }
+
+    fn ratio(&self, floor: &InTurns) -> f64 {
+        self.p50_ms / floor.p50_ms.max(f64::MIN_POSITIVE)
+    }
+
+    fn ratios(&self) -> String {
+        let in_turns = self.in_turns.iter();
+        let in_turns = in_turns.map(|floor| format!("{:.1} {}", self.ratio(floor), floor.what));
+        let of_floor = self
+            .of_third_of_floor
+            .map(|part| format!("{part:.2} of floor/3"));
+        in_turns.chain(of_floor).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Everything that was measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Report {
     pub(crate) floor: Vec<Row>,
     pub(crate) rows: Vec<Row>,
     pub(crate) in_run: Vec<InRun>,
     pub(crate) beside: Vec<Beside>,
+    /// What else was found, each a line.
+    pub(crate) notes: Vec<String>,
+    /// Each goal that was measured: which, reached or missed, with what figure.
+    pub(crate) goals: Vec<String>,
 }
 
 impl Report {
     pub(crate) fn tell(&self, json: bool) -> anyhow::Result<()> {
         println!(
-            "{:<22} {:>4} {:>22} {:>8} {:>8} {:>16} {:>22}",
-            "",
-            "c",
-            "per second (range)",
-            "p50 ms",
-            "p99 ms",
-            "CPU ms run+tool",
-            "p50/append, /overwrite"
+            "{:<44} {:>4} {:>22} {:>8} {:>8} {:>22} p50 in floor's, part of floor/3",
+            "", "c", "per second (range)", "p50 ms", "p99 ms", "CPU ms run+tool+server",
         );
         for row in self.floor.iter().chain(&self.rows) {
-            let range = row.per_second;
-            let ratio = row
-                .in_fsyncs()
-                .map_or(String::new(), |(append, overwrite)| {
-                    format!("{append:.1}, {overwrite:.1}")
-                });
+            let (range, cpu) = (row.per_second, row.cpu_ms);
             println!(
-                "{:<22} {:>4} {:>22} {:>8.2} {:>8.2} {:>16} {:>22}",
+                "{:<44} {:>4} {:>22} {:>8.2} {:>8.2} {:>22} {}",
                 row.what,
                 row.width,
                 format!("{:.0} ({:.0}-{:.0})", range.median, range.min, range.max),
                 row.p50_ms,
                 row.p99_ms,
-                format!("{:.2} + {:.2}", row.runtime_cpu_ms, row.tool_cpu_ms),
-                ratio
+                format!("{:.2} + {:.2} + {:.2}", cpu.runtime, cpu.tool, cpu.server),
+                row.ratios()
             );
         }
         self.tell_growth();
-        self.tell_goals();
+        for line in self.notes.iter().chain(&self.goals) {
+            println!("{line}");
+        }
         if json {
             println!("{}", serde_json::to_string(self)?);
         }
@@ -123,28 +154,8 @@ impl Report {
             );
         }
     }
-
-    fn tell_goals(&self) {
-        for row in &self.rows {
-            if let Some((_, ratio)) = row.in_fsyncs() {
-                let reached = reached(ratio <= GOAL_P50_IN_FSYNCS);
-                println!(
-                    "goal {reached}: {} at c=1: p50 is {ratio:.1} times overwrite + fdatasync, at most {GOAL_P50_IN_FSYNCS}",
-                    row.what
-                );
-            }
-            if row.width == GOAL_WIDTH {
-                let part = row.per_second.median / GOAL_STEPS;
-                let reached = reached(part >= 1.0);
-                println!(
-                    "goal {reached}: {} at c={GOAL_WIDTH}: {part:.2} of {GOAL_STEPS} steps/s",
-                    row.what
-                );
-            }
-        }
-    }
 }
 
-fn reached(reached: bool) -> &'static str {
+pub(crate) fn reached(reached: bool) -> &'static str {
     if reached { "reached" } else { "missed" }
 }

@@ -1,106 +1,169 @@
-//! A runtime as `leasehold dev` makes it, with two tools of which only the class differs, and an agent that takes so many steps.
+//! What is measured: tools of which only name and class differ, an agent that takes so many steps, and the runtime on an embedded store as
+//! `leasehold dev` makes it.
 
-use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use leasehold_actors::{Clock as _, Ids as _, RandomIds, Runtime, RuntimeOptions, SystemClock};
-use leasehold_agents::{AgentError, Agents, FnAgent};
+use leasehold_actors::{
+    Clock as _, Ids as _, RandomIds, Runtime, RuntimeOptions, SystemClock, WorkerOptions,
+};
+use leasehold_agents::Agents;
 use leasehold_embedded::{EmbeddedStore, LogbookOptions, OpenOptions, SledLogbook};
 use leasehold_json::AcceptedJson;
 use leasehold_protocol::{
-    AgentView, ClientId, Limits, RulePolicy, RunId, Submission, WIRE_VERSION, WorkerId,
+    ClientId, ClusterId, Limits, NodeId, RulePolicy, RunId, SessionId, Submission, WIRE_VERSION,
+    WorkerId,
 };
+use leasehold_store::Backend;
 use leasehold_tools::{Origin, Registered, Registry, SideEffect, ToolSpec};
 use leasehold_workers::{HttpClient, HttpTool};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::stats::now;
+use crate::echo;
+use crate::events::{AGENT, Ends, Event, Tell, agent};
 
-/// Lets both tools run without a question.
-const POLICY: &str = "name = \"bench\"\nversion = \"1\"\n\n[[rule]]\ntool = \"remote_mutation\"\nverdict = \"allow\"\n";
+/// A call of it waits for a person.
+pub(crate) const HELD: &str = "held";
+/// A call of it lasts until the measurement is over.
+pub(crate) const SLOW: &str = "slow";
+
 const SCHEMA: &str = r#"{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}},"required":["n","text"],"additionalProperties":false}"#;
 /// Far beyond what an echo takes on a busy machine: a timeout would be measured as a step.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than any measurement.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(3600);
 /// As many calls as runs are driven, at the widest.
 const SLOTS: usize = 256;
-const AGENT: &str = "counts";
 
-/// The two kinds of step that are measured. The tool's name is its class.
+/// The two kinds of step that are measured.
 pub(crate) const CLASSES: [SideEffect; 2] = [SideEffect::ReadOnly, SideEffect::RemoteMutation];
 
-/// What the agent has seen: a step lasts from its decision until the agent is asked again.
-#[derive(Default)]
-struct Seen {
-    decided: HashMap<RunId, Instant>,
-    /// Step by its number in its run, with how long it took.
-    steps: Vec<(u32, Duration)>,
+/// A tool that is declared: `NAME:CLASS`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    pub(crate) class: SideEffect,
 }
 
-/// A runtime on a folder.
+impl fmt::Display for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.class)
+    }
+}
+
+impl FromStr for Declared {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (name, class) = text.split_once(':').context("a tool is NAME:CLASS")?;
+        Ok(Self {
+            name: name.to_owned(),
+            class: class.parse().map_err(|error| anyhow!("{error}"))?,
+        })
+    }
+}
+
+/// A tool of each class, called after it.
+pub(crate) fn both_classes() -> Vec<Declared> {
+    let declared = CLASSES.iter().map(|class| Declared {
+        name: class.to_string(),
+        class: *class,
+    });
+    declared.collect()
+}
+
+/// What everything is made of, on whatever store: a runtime that neither drives nor executes yet.
+pub(crate) fn options(
+    store: Arc<dyn Backend>,
+    cluster: ClusterId,
+    session: SessionId,
+    declared: &[Declared],
+    url: &str,
+    tell: Tell,
+) -> anyhow::Result<RuntimeOptions> {
+    let mut agents = Agents::new();
+    agents.register(agent(tell.clone()))?;
+    let mut options = RuntimeOptions::reader(
+        store,
+        Arc::new(tools(declared, url)?),
+        Arc::new(policy(declared)?),
+        agents,
+        cluster,
+        session,
+    );
+    options.points = Arc::new(Ends(tell));
+    Ok(options)
+}
+
+/// A worker of this name with its logbook in that folder.
+pub(crate) fn worker(
+    folder: &Path,
+    name: &str,
+    slots: Option<usize>,
+) -> anyhow::Result<WorkerOptions> {
+    let worker = WorkerId::new(name)?;
+    let options = LogbookOptions {
+        worker: worker.clone(),
+        now: SystemClock.now().wall,
+    };
+    let logbook = SledLogbook::open(folder, options)?;
+    Ok(WorkerOptions {
+        worker,
+        logbook: Arc::new(logbook.logbook),
+        slots: slots.unwrap_or(SLOTS),
+    })
+}
+
+/// Somewhere to submit runs, and what happens to them.
 pub(crate) struct Bench {
     pub(crate) runtime: Arc<Runtime>,
-    seen: Arc<Mutex<Seen>>,
-    /// Runs that the agent has decided to complete.
-    pub(crate) completing: UnboundedReceiver<RunId>,
+    pub(crate) events: UnboundedReceiver<Event>,
 }
 
 impl Bench {
+    /// Node, worker and client in this process, on an embedded store.
     pub(crate) async fn start(folder: &Path, url: &str) -> anyhow::Result<Self> {
         let session = RandomIds.session()?;
-        let at = SystemClock.now().wall;
-        let options = OpenOptions {
+        let open = OpenOptions {
             session: session.clone(),
-            now: at,
+            now: SystemClock.now().wall,
         };
-        let store = EmbeddedStore::open(folder, options)?;
-        let worker = WorkerId::new("local")?;
-        let logbook = SledLogbook::open(
-            store.logbook_folder(&worker),
-            LogbookOptions { worker, now: at },
-        )?;
-        let seen = Arc::<Mutex<Seen>>::default();
-        let (tell, completing) = unbounded_channel();
-        let mut agents = Agents::new();
-        agents.register(agent(seen.clone(), tell))?;
+        let store = EmbeddedStore::open(folder, open)?;
+        let logbook = store.logbook_folder(&WorkerId::new("local")?);
+        let (tell, events) = unbounded_channel();
+        // Nobody listens any more: the measurement is over.
+        let tell: Tell = Arc::new(move |event| drop(tell.send(event)));
         let cluster = store.cluster().clone();
-        let mut options = RuntimeOptions::new(
+        let mut options = options(
             Arc::new(store),
-            Arc::new(logbook.logbook),
-            Arc::new(tools(url)?),
-            Arc::new(RulePolicy::parse(POLICY)?),
-            agents,
             cluster,
             session,
+            &both_classes(),
+            url,
+            tell,
         )?;
-        if let Some(worker) = &mut options.worker {
-            worker.slots = SLOTS;
-        }
+        options.node = Some(NodeId::new("local")?);
+        options.worker = Some(worker(&logbook, "local", None)?);
         Ok(Self {
             runtime: Arc::new(Runtime::start(options).await?),
-            seen,
-            completing,
+            events,
         })
-    }
-
-    /// All steps since the last time.
-    pub(crate) fn take_steps(&self) -> Vec<(u32, Duration)> {
-        std::mem::take(&mut lock(&self.seen).steps)
     }
 }
 
-/// Submits a run of so many steps of this class.
+/// Submits a run of so many steps with this tool.
 pub(crate) async fn submit(
     runtime: Arc<Runtime>,
     name: String,
-    class: SideEffect,
+    tool: String,
     steps: u32,
 ) -> anyhow::Result<RunId> {
     let run = RunId::new(name)?;
-    let input = format!(r#"{{"steps":{steps},"tool":"{class}"}}"#);
+    let input = format!(r#"{{"steps":{steps},"tool":"{tool}"}}"#);
     let submission = Submission {
         v: WIRE_VERSION,
         run: run.clone(),
@@ -108,7 +171,7 @@ pub(crate) async fn submit(
         agent: AGENT.to_owned(),
         goal: "take steps".to_owned(),
         input: Some(AcceptedJson::check_str(&input)?),
-        tools: vec![class.to_string()],
+        tools: vec![tool],
         limits: Limits {
             max_steps: steps + 1,
             ..Limits::default()
@@ -118,59 +181,58 @@ pub(crate) async fn submit(
     Ok(run)
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    // Nothing panics while it holds it.
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn tools(url: &str) -> anyhow::Result<Registry> {
+fn tools(declared: &[Declared], url: &str) -> anyhow::Result<Registry> {
     let client = HttpClient::new();
     let mut tools = Vec::new();
-    for class in CLASSES {
+    for Declared { name, class } in declared {
+        let (url, timeout) = if name == SLOW {
+            (format!("{url}{}", echo::SLOW_PATH), SLOW_TIMEOUT)
+        } else {
+            (url.to_owned(), TIMEOUT)
+        };
         let spec = ToolSpec::new(
-            class.as_str(),
+            name.clone(),
             "Answers with its arguments.",
             SCHEMA,
-            class,
-            TIMEOUT,
+            *class,
+            timeout,
         );
-        let tool = HttpTool::new(&client, url)?;
+        let tool = HttpTool::new(&client, &url)?;
         tools.push(Registered::new(spec, Origin::Http, Arc::new(tool)));
     }
     Registry::assemble(tools).map_err(|errors| anyhow!("{errors:?}"))
 }
 
-/// Calls its tool as often as the run's input says, each time with another number, then completes.
-fn agent(
-    seen: Arc<Mutex<Seen>>,
-    completing: UnboundedSender<RunId>,
-) -> FnAgent<impl Fn(&AgentView) -> Result<Vec<u8>, AgentError>> {
-    FnAgent::new(AGENT, move |view| {
-        let asked = now();
-        let (steps, tool) = plan(view).map_err(|error| AgentError::Input(format!("{error:#}")))?;
-        let mut seen = lock(&seen);
-        if let Some(decided) = seen.decided.remove(&view.run) {
-            let step = view.turn.saturating_sub(1);
-            seen.steps
-                .push((step, asked.saturating_duration_since(decided)));
-        }
-        if view.turn > steps {
-            // Nobody listens any more: the measurement is over.
-            let _ = completing.send(view.run.clone());
-            return Ok(br#"{"kind":"complete","result":{}}"#.to_vec());
-        }
-        seen.decided.insert(view.run.clone(), now());
-        let turn = view.turn;
-        Ok(format!(
-            r#"{{"kind":"tool_calls","calls":[{{"id":"{turn}","tool":"{tool}","arguments":{{"n":{turn},"text":"what a small call carries"}}}}]}}"#
-        )
-        .into_bytes())
-    })
+/// Lets every tool run without a question, except the one that is held.
+fn policy(declared: &[Declared]) -> anyhow::Result<RulePolicy> {
+    let mut text = "name = \"bench\"\nversion = \"1\"\n".to_owned();
+    for tool in declared.iter().filter(|tool| tool.name != HELD) {
+        text.push_str(&format!(
+            "\n[[rule]]\ntool = \"{}\"\nverdict = \"allow\"\n",
+            tool.name
+        ));
+    }
+    Ok(RulePolicy::parse(&text)?)
 }
 
-fn plan(view: &AgentView) -> anyhow::Result<(u32, String)> {
-    let input = view.input.as_ref().context("no input")?;
-    let steps = input.member("steps").context("no steps")?.parse()?;
-    let tool = input.member("tool").context("no tool")?.parse()?;
-    Ok((steps, tool))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declared_tool_is_read_as_it_is_written() {
+        for tool in both_classes() {
+            assert_eq!(tool.to_string().parse::<Declared>().unwrap(), tool);
+        }
+        assert!("read_only".parse::<Declared>().is_err());
+        assert!("name:harmless".parse::<Declared>().is_err());
+    }
+
+    #[test]
+    fn every_declared_tool_has_a_rule_but_the_held_one() {
+        let mut declared = both_classes();
+        assert_eq!(policy(&declared).unwrap().rules(), 2);
+        declared.push("held:remote_mutation".parse().unwrap());
+        assert_eq!(policy(&declared).unwrap().rules(), 2);
+    }
 }

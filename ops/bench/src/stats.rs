@@ -36,6 +36,10 @@ impl Times {
         self.0.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Seconds; 0 of nothing.
     pub(crate) fn mean_seconds(&self) -> f64 {
         let sum: Duration = self.0.iter().sum();
@@ -84,6 +88,16 @@ pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks?.iter().sum::<f64>() / TICKS)
 }
 
+/// Bytes of memory that a process has resident.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn the_own_process_has_cpu_time() {
+    fn the_own_process_has_cpu_time_and_memory() {
         assert!(cpu_seconds(std::process::id()).is_some());
+        assert!(resident_bytes(std::process::id()).is_some_and(|bytes| bytes > 100_000));
     }
 }

@@ -32,7 +32,7 @@ enum Command {
     Sabotages,
     /// Run the demo on a file with other columns
     ForeignFile(demo::ForeignArgs),
-    /// Measure; `bench embedded --help` says what can be chosen
+    /// Measure; `bench embedded --help` and `bench nats --help` say what can be chosen
     Bench {
         /// What the bench is given
         #[arg(
