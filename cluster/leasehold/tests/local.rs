@@ -201,6 +201,13 @@ fn a_cluster_comes_up_survives_the_kill_of_its_node_and_leaves_no_process() {
     }
     let nothing = local.ends(0, &["down"]);
     assert!(nothing.contains("nothing runs"), "{nothing}");
+
+    // The data is still there, and so is the URL that was handed out.
+    told(&local.up(&[]), 0);
+    assert_eq!(local.status()["nats"], nats);
+    let shown = local.on(&nats, 0, &["show", "r2"]);
+    assert!(shown.contains(r#"{"seen":"all"}"#), "{shown}");
+    local.ends(0, &["down"]);
 }
 
 #[test]
