@@ -102,6 +102,11 @@ impl KnownTools {
         })
     }
 
+    /// Whether no tool is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The specification last seen under this name.
     pub(crate) fn get(&self, name: &str) -> Option<&ToolSpec> {
         self.0.get(name)

@@ -41,6 +41,12 @@ struct Summary {
 pub(crate) async fn run(context: Context<'_>, args: VerifyArgs) -> Result<Exit, Failure> {
     let mut source = Source::open(context.place).await?;
     let tools = KnownTools::of(context.place).await?;
+    if tools.is_empty() && context.place.target().is_ok() {
+        return Err(Failure::new(
+            Exit::NoRuntime,
+            "no node answers, so nobody knows the tools' classes, and a call that only reads cannot be told from one that has to be claimed; start a node: leasehold node --nats URL --tools FILE",
+        ));
+    }
     let runs = match args.run {
         Some(run) => vec![run],
         None => {
