@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use leasehold_actors::{
-    Clock as _, Ids as _, RandomIds, Runtime, RuntimeOptions, SystemClock, WorkerOptions,
+    Clock as _, Ids as _, RandomIds, Runtime, RuntimeOptions, SubmitRefusal, SystemClock,
+    WorkerOptions,
 };
 use leasehold_agents::Agents;
 use leasehold_embedded::{EmbeddedStore, LogbookOptions, OpenOptions, SledLogbook};
@@ -31,6 +32,8 @@ pub(crate) const HELD: &str = "held";
 /// A call of it lasts until the measurement is over.
 pub(crate) const SLOW: &str = "slow";
 
+/// How often a submission is sent again of which nobody knows whether it is stored.
+const SUBMIT_TRIES: u32 = 20;
 const SCHEMA: &str = r#"{"type":"object","properties":{"n":{"type":"integer"},"text":{"type":"string"}},"required":["n","text"],"additionalProperties":false}"#;
 /// Far beyond what an echo takes on a busy machine: a timeout would be measured as a step.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -177,8 +180,17 @@ pub(crate) async fn submit(
             ..Limits::default()
         },
     };
-    runtime.submit(&submission).await?;
-    Ok(run)
+    let mut tries = 0;
+    loop {
+        match runtime.submit(&submission).await {
+            Ok(_) => return Ok(run),
+            // A busy server: the same again means the same run.
+            Err(SubmitRefusal::Unknown(_) | SubmitRefusal::Store(_)) if tries < SUBMIT_TRIES => {
+                tries += 1;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        }
+    }
 }
 
 fn tools(declared: &[Declared], url: &str) -> anyhow::Result<Registry> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use leasehold_nats::{NatsStore, PlainStreams};
 use leasehold_protocol::{JournalSubject, RunId, Seq};
-use leasehold_store::{JournalAppend, RunLog as _};
+use leasehold_store::{AppendError, JournalAppend, RunLog as _, StoreError};
 use tokio::task::JoinSet;
 
 use super::rig::Rig;
@@ -51,12 +51,14 @@ impl Writer {
         })
     }
 
+    /// One write. Of one that is not acknowledged in time nobody knows whether it is stored: it counts with its wait, and the caller goes on.
     async fn write(&mut self) -> anyhow::Result<()> {
         let body = Bytes::from_static(&RECORD);
         match self {
-            Self::Publish { floor, n } => {
-                floor.plain.publish(*n, body).await?;
-            }
+            Self::Publish { floor, n } => match floor.plain.publish(*n, body).await {
+                Ok(_) | Err(StoreError::Unavailable(_)) => {}
+                Err(error) => return Err(error.into()),
+            },
             Self::Append { floor, run, last } => {
                 let write = JournalAppend {
                     run: run.clone(),
@@ -65,7 +67,12 @@ impl Writer {
                     body,
                     call: None,
                 };
-                *last = floor.store.append(write).await?.seq;
+                match floor.store.append(write).await {
+                    Ok(appended) => *last = appended.seq,
+                    Err(AppendError::Busy(_)) => {}
+                    Err(AppendError::Unknown(_)) => *self = Self::append(&floor.clone())?,
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(())
