@@ -82,6 +82,8 @@ pub struct AttemptMachine {
     deadline_wall: i64,
     /// The runtime has written that the deadline passed; the tool may still return.
     timed_out: bool,
+    /// The note of the passed deadline is on its way.
+    noting_timeout: bool,
     delivered: Option<Seq>,
 }
 
@@ -116,6 +118,7 @@ impl AttemptMachine {
                 .wall
                 .saturating_add(i64::try_from(timeout).unwrap_or(i64::MAX)),
             timed_out: false,
+            noting_timeout: false,
             delivered: Some(seq),
             call: Some((seq, envelope)),
         };
@@ -149,6 +152,7 @@ impl AttemptMachine {
             deadline_boot: 0,
             deadline_wall: 0,
             timed_out: false,
+            noting_timeout: false,
             delivered: None,
         };
         (machine, vec![AttemptEffect::ReadChain])
@@ -248,11 +252,10 @@ impl AttemptMachine {
             // The call is not the chain's first message: a restored or purged attempt. It is never claimed.
             return self.acknowledge(out);
         };
-        if self.chain.outcome.is_some() || self.chain.revoked() {
-            out.push(AttemptEffect::Published);
-            return self.acknowledge(out);
-        }
         let claim = self.chain.claim.clone();
+        if self.chain.outcome.is_some() || self.chain.revoked() {
+            return self.late(claim, out);
+        }
         if self.me.weakening == WorkerWeakening::SkipClaim
             && !self.class.is_read_only()
             && !self.resolving
@@ -290,6 +293,31 @@ impl AttemptMachine {
                 self.consult(claim, logbook, out);
             }
             Some(_) => self.acknowledge(out),
+        }
+    }
+
+    /// The register is taken. If an earlier life of this worker claimed, its logbook may hold a truth that the register does not.
+    fn late(&mut self, claim: Option<(Seq, ClaimBody)>, out: &mut Vec<AttemptEffect>) {
+        match claim {
+            Some((
+                _,
+                ClaimBody::Claim {
+                    claim,
+                    worker,
+                    incarnation,
+                    logbook,
+                    ..
+                },
+            )) if worker == self.me.worker
+                && logbook == self.me.logbook
+                && (self.resolving || incarnation != self.me.incarnation) =>
+            {
+                self.consult(claim, logbook, out);
+            }
+            _ => {
+                out.push(AttemptEffect::Published);
+                self.acknowledge(out);
+            }
         }
     }
 
@@ -505,6 +533,7 @@ impl AttemptMachine {
         out.push(AttemptEffect::CancelTool);
         // Whether or not the tool ever returns: the run's owner must not wait for it.
         if !self.class.is_read_only() {
+            self.noting_timeout = true;
             let message = "the deadline passed before the tool answered".to_owned();
             out.push(self.note(
                 NoteKind::MayHaveHappened {

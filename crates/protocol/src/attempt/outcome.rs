@@ -18,7 +18,9 @@ impl AttemptMachine {
             Err(evidence) => {
                 // Each kind of evidence stands once: after a timeout nothing is added by the error that the cancellation caused.
                 self.stage = Stage::Noting;
-                if self.timed_out {
+                if self.noting_timeout {
+                    // Over once that note is written.
+                } else if self.timed_out {
                     self.acknowledge(out);
                 } else {
                     let note = self.note(evidence, false);
@@ -210,6 +212,7 @@ impl AttemptMachine {
     }
 
     pub(super) fn note_tried(&mut self, out: &mut Vec<AttemptEffect>) {
+        self.noting_timeout = false;
         // After the note of a passed deadline the tool may still return: that truth goes to the register.
         if self.stage == Stage::Noting {
             self.acknowledge(out);

@@ -43,6 +43,7 @@ impl AttemptMachine {
                 let expected = self.chain.last;
                 self.publish_unlogged(OutcomeBody::NotStarted { why }, expected, out);
             }
+            Err(_) if self.chain.outcome.is_some() => self.acknowledge(out),
             // K34: an unreadable record is no absent one.
             Err(error) => self.unsure(format!("the logbook cannot be read: {error}"), out),
         }
@@ -54,6 +55,17 @@ impl AttemptMachine {
         record: Option<LogbookRecord>,
         out: &mut Vec<AttemptEffect>,
     ) {
+        if self.chain.outcome.is_some() {
+            return match record {
+                Some(LogbookRecord::Outcome { armed, outcome }) if armed.claim == claim => {
+                    self.reread_outcome(outcome, true, out)
+                }
+                _ => {
+                    out.push(AttemptEffect::Published);
+                    self.acknowledge(out);
+                }
+            };
+        }
         let expected = self.chain.last;
         match record {
             None => {

@@ -299,3 +299,75 @@ fn k34_i11_a_logbook_error_or_another_logbook_is_unsure() {
         Some((NoteKind::Unsure { .. }, _))
     ));
 }
+
+/// A later life reads an attempt whose register was sealed while the worker was dead, and then this record in its logbook.
+fn settled_beside_a_seal(record: Option<LogbookRecord>) -> Vec<AttemptEffect> {
+    let (mut machine, _) = AttemptMachine::resolve(me("i-1"), REMOTE, key(), claim("fresh"));
+    let seal = OutcomeBody::Sealed {
+        finding: Sealed::ProbeNotDone,
+        by: "s-2".parse().unwrap(),
+    };
+    let sealed = vec![
+        the_call(),
+        the_claim("old", "w", "i-0", "lb"),
+        the_outcome("old", "_rt", seal),
+    ];
+    assert_eq!(
+        step(&mut machine, read(sealed)),
+        [AttemptEffect::ReadRecord],
+        "the register is no reason not to look"
+    );
+    step(&mut machine, AttemptInput::LogbookRead(Ok(record)))
+}
+
+#[test]
+fn s19_an_outcome_that_only_the_logbook_holds_is_evidence_once_a_seal_stands() {
+    let LogbookRecord::Armed(was) = armed("old") else {
+        panic!("armed is armed")
+    };
+    let outcome = LogbookRecord::Outcome {
+        armed: was,
+        outcome: OutcomeBody::Done {
+            result: crate::worker::payload("{}"),
+        },
+    };
+    let effects = settled_beside_a_seal(Some(outcome));
+    assert_eq!(outcome_of(&effects), None, "the seal stands");
+    assert!(
+        matches!(
+            note_of(&effects),
+            Some((
+                NoteKind::MetSeal {
+                    outcome: OutcomeBody::Done { .. }
+                },
+                true
+            ))
+        ),
+        "{effects:?}"
+    );
+    // What says nothing of an outcome adds nothing to what stands there.
+    for record in [None, Some(armed("old"))] {
+        let effects = settled_beside_a_seal(record);
+        assert_eq!(effects[0], AttemptEffect::Published);
+        assert_eq!(note_of(&effects), None);
+        assert_eq!(outcome_of(&effects), None);
+    }
+}
+
+#[test]
+fn k39_a_tool_that_returns_because_it_was_cancelled_does_not_take_the_note_with_it() {
+    let late = Now {
+        wall: START.wall + TIMEOUT_MS as i64,
+        boot: START.boot + TIMEOUT_MS,
+    };
+    let mut machine = running();
+    let effects = machine.step(late, true, AttemptInput::Deadline);
+    assert!(note_of(&effects).is_some());
+    // The note is on its way: whoever writes it must not be let go.
+    let returned = AttemptInput::Returned(perhaps(Failure::Timeout));
+    assert_eq!(machine.step(late, true, returned), []);
+    assert_eq!(
+        machine.step(late, true, AttemptInput::NoteTried),
+        ACK_AND_OVER
+    );
+}
