@@ -27,6 +27,10 @@ const MAX_PENDING: i64 = 65_536;
 /// Most pulls that wait at a consumer: workers times their slots.
 const MAX_WAITING: i64 = 8_192;
 
+/// Calls that are waited for side by side: each pull asks for a shard's part of them. A busy server answers a pull within milliseconds, and
+/// one call a pull and shard would be the bound on a worker's rate.
+const CALLERS: usize = 32;
+
 /// How long a consumer that nobody pulls from is kept: longer than a pool of workers is down, shorter than tools files live.
 const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -139,6 +143,10 @@ impl CallQueue for NatsStore {
     async fn next_call(&self, tools: &[String]) -> Result<Delivery, StoreError> {
         let feed = self.pool(tools).await?;
         self.delivery(feed.next().await).await
+    }
+
+    fn callers(&self) -> usize {
+        CALLERS
     }
 
     async fn ack_call(&self, chain: &ChainKey, seq: Seq) -> Result<(), StoreError> {

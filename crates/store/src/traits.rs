@@ -128,6 +128,11 @@ pub trait CallQueue: Send + Sync {
     /// The next call of one of these tools; waits until there is one. Oldest first within a shard. A call that nobody acknowledges is
     /// handed out again: to a new process, and by a store with many workers also to whoever asks once its time for an answer has passed.
     async fn next_call(&self, tools: &[String]) -> Result<Delivery, StoreError>;
+    /// How many callers of [`next_call`](Self::next_call) are worth having side by side: as many as let the way to the store be made for
+    /// several calls at once.
+    fn callers(&self) -> usize {
+        1
+    }
     /// The call needs no more deliveries. Losing this is harmless.
     async fn ack_call(&self, chain: &ChainKey, seq: Seq) -> Result<(), StoreError>;
     /// Hand the call out again.

@@ -72,6 +72,8 @@ pub(crate) struct Run {
     number: u64,
     pub(super) lease: Option<Seq>,
     loaded: bool,
+    /// Whether a timer may stand: this life or an earlier one has set it.
+    pub(super) may_have_timer: bool,
     draining: bool,
     given: BTreeSet<Seq>,
     pub(super) pending: Option<Pending>,
@@ -111,6 +113,7 @@ impl Actor for RunActor {
             number,
             lease: None,
             loaded: false,
+            may_have_timer: false,
             draining: false,
             given: BTreeSet::new(),
             pending: None,
@@ -171,6 +174,7 @@ impl Run {
     fn opened(&mut self, opened: Opened) {
         self.lease = opened.lease;
         self.loaded = true;
+        self.may_have_timer = !opened.commits.is_empty();
         if self.args.shared.recorder.on() {
             self.record_machine();
         }
@@ -301,6 +305,7 @@ impl Run {
             self.args.run.clone(),
             lease,
             reason.clone(),
+            self.may_have_timer,
         );
         self.leaving = Some(reason);
         let me = self.me.clone();

@@ -53,7 +53,10 @@ pub(super) fn perform(run: &mut Run, effect: Effect) -> Option<Input> {
         Effect::AskPolicy(request) => return Some(ask::policy(&shared, request)),
         Effect::AskHook => run.launch(ask::hook(shared, id)),
         Effect::AckInbox { inbox } => acknowledge(run, inbox),
-        Effect::SetTimer { at } => run.launch(set_timer(shared, id, at)),
+        Effect::SetTimer { at } => {
+            run.may_have_timer = true;
+            run.launch(set_timer(shared, id, at));
+        }
         Effect::WakeAt { boot } => wake_at(run, boot),
         Effect::Stop(_) => {}
     }

@@ -116,6 +116,7 @@ pub(super) async fn release(
     run: RunId,
     lease: Option<Seq>,
     reason: StopReason,
+    may_have_timer: bool,
 ) {
     let point = match reason {
         StopReason::Ended => Some(Point::R14),
@@ -129,6 +130,7 @@ pub(super) async fn release(
         return;
     }
     if reason == StopReason::Ended
+        && may_have_timer
         && let Err(error) = shared.store.clear_timer(&run).await
     {
         tracing::debug!(%run, %error, "the timer of an ended run stays; it will find nothing to do");

@@ -2,6 +2,7 @@
 //!
 //! Tools without a concurrency key share one loop: slot first, then pull. Each concurrency key has a loop of its own: a place under the
 //! key first, then pull, then a slot; so a key that is full holds no slot and pulls nothing, and at most one of its calls waits in memory.
+//! Where the store says that several calls are better waited for at once, the shared loop is there several times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,9 @@ use super::actor::hand_over;
 use crate::shared::{Backoff, WorkerSide};
 use crate::tasks::Tasks;
 
+/// At most this part of the slots waits for calls of tools without a key; the others are there for calls of tools with one.
+const WAITING_PART: usize = 4;
+
 /// The places that a call takes while it is in hand.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -23,6 +27,7 @@ pub(crate) struct Places {
 }
 
 /// Tools that are pulled together.
+#[derive(Clone)]
 struct Group {
     tools: Vec<String>,
     /// The bound of their key.
@@ -36,6 +41,7 @@ pub(super) fn start(
     slots: usize,
     pulling: Tasks,
 ) {
+    let callers = shared.store.callers().min(slots / WAITING_PART).max(1);
     let slots = Arc::new(Semaphore::new(slots.max(1)));
     let loops = pulling.clone();
     pulling.spawn(async move {
@@ -43,7 +49,11 @@ pub(super) fn start(
             let _ = worker.cast(WorkerMsg::Resolve(chain));
         }
         for group in groups(&shared) {
-            loops.spawn(pull(shared.clone(), worker.clone(), slots.clone(), group));
+            let callers = if group.most.is_none() { callers } else { 1 };
+            for _ in 0..callers {
+                let group = group.clone();
+                loops.spawn(pull(shared.clone(), worker.clone(), slots.clone(), group));
+            }
         }
     });
 }
