@@ -63,6 +63,7 @@ pub(super) async fn measure(
             server_cpu_ms: cpu.server,
         })
     };
+    let empty = watch().await?;
     // The first half leaves behind what any work leaves behind in a process; the second shows what each run adds.
     let half = args.parked.div_ceil(2);
     park(&rig, &client, 0..half).await?;
@@ -70,7 +71,7 @@ pub(super) async fn measure(
     park(&rig, &client, half..half * 2).await?;
     let after = watch().await?;
     let each = after.resident.saturating_sub(before.resident) as f64 / half as f64;
-    for (parked, quiet) in [(half, &before), (half * 2, &after)] {
+    for (parked, quiet) in [(0, &empty), (half, &before), (half * 2, &after)] {
         report.notes.push(format!(
             "idle on {config}, {parked} parked runs: node {:.1} MB, {:.0} messages/s to the servers, CPU {:.1} ms/s of the node and {:.1} ms/s of the servers",
             quiet.resident as f64 / 1e6,
@@ -79,9 +80,10 @@ pub(super) async fn measure(
             quiet.server_cpu_ms,
         ));
     }
-    let more = (after.messages - before.messages) * WATCH.as_secs_f64() / half as f64;
+    // How many sweeps fall into a watch is chance; beside an empty cluster they stand out.
+    let more = (after.messages - empty.messages) * WATCH.as_secs_f64() / (half * 2) as f64;
     report.goals.push(format!(
-        "G7 {}: beside {half} parked runs, {half} more: {each:.0} bytes of the node's memory each (at most {FLAT_BYTES}), {more:.1} messages each in {} s (a sweep among them; 0 wanted)",
+        "G7 {}: beside {half} parked runs, {half} more: {each:.0} bytes of the node's memory each (at most {FLAT_BYTES}), {more:.1} messages for each of all in {} s (one or two sweeps among them; 0 wanted)",
         reached(each <= FLAT_BYTES && more < MOST_MESSAGES),
         WATCH.as_secs(),
     ));
