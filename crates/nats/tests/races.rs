@@ -66,16 +66,19 @@ async fn p5_of_two_racers_never_two_commit_while_leaders_step_down() {
     let run = RunId::new("raced for").unwrap();
     let (mut tail, mut unheard) = (Seq::NONE, 0);
     for round in 0..ROUNDS {
-        if round % STEP_DOWN_EVERY == STEP_DOWN_EVERY - 1 {
-            let step_down = "$JS.API.STREAM.LEADER.STEPDOWN.LH_0";
-            let nobody = nobody.clone();
-            // While the round is under way.
-            tokio::spawn(async move { nobody.request(step_down, Bytes::new()).await.ok() });
-        }
+        // While the round is under way.
+        let step_down = async {
+            if round % STEP_DOWN_EVERY == STEP_DOWN_EVERY - 1 {
+                let leader = "$JS.API.STREAM.LEADER.STEPDOWN.LH_0";
+                // Whether it is heard of shows in the rounds.
+                let _ = nobody.request(leader, Bytes::new()).await;
+            }
+        };
         let [one, two] = racers.clone();
-        let (one, two) = tokio::join!(
+        let (one, two, ()) = tokio::join!(
             race(one, run.clone(), tail, 1, round),
-            race(two, run.clone(), tail, 2, round)
+            race(two, run.clone(), tail, 2, round),
+            step_down
         );
         let stored: Vec<Seq> = [one, two]
             .iter()
