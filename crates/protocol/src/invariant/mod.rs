@@ -1,6 +1,6 @@
 //! What must never break, numbered, in one enum: checked by the simulator, the models, `leasehold verify` and every chaos run.
 //!
-//! [`check`] reads stored bytes and, where there is one, the external ledger of effects. Some numbers are about moments that leave no
+//! [`check()`] reads stored bytes and, where there is one, the external ledger of effects. Some numbers are about moments that leave no
 //! record (I5, I14, I16 to I19, I21): the simulator checks those while it runs.
 
 mod check;

@@ -75,7 +75,7 @@ pub trait Rig: Send + Sync {
     fn published(&self, effects: &Path) -> Vec<String>;
 }
 
-/// Makes a test of every case. The argument is an expression that yields a [`Rig`](crate::worker::Rig).
+/// Makes a test of every case. The argument is an expression that yields a [`Rig`].
 #[macro_export]
 macro_rules! worker_conformance_tests {
     ($rig:expr) => {
