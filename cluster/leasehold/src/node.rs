@@ -227,7 +227,7 @@ impl Life {
             }
             name = signals.next() => {
                 say::aside(&format!("{name}: handing runs over (once more: stop at once)"));
-                let exit = drain(&self.runtime, signals).await;
+                let exit = drain(&self.runtime, signals, "whoever takes its runs").await;
                 self.session.end();
                 Ok(End::Stopped(exit))
             }

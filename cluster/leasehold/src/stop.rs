@@ -37,8 +37,8 @@ impl Signals {
     }
 }
 
-/// Stops in good order within the bound, or at once after a second signal.
-pub(crate) async fn drain(runtime: &Runtime, signals: &mut Signals) -> Exit {
+/// Stops in good order within the bound, or at once after a second signal. `heir`: who settles then what was in hand.
+pub(crate) async fn drain(runtime: &Runtime, signals: &mut Signals, heir: &str) -> Exit {
     let hurried = async {
         signals.next().await;
         runtime.drain(Duration::ZERO).await
@@ -48,9 +48,9 @@ pub(crate) async fn drain(runtime: &Runtime, signals: &mut Signals) -> Exit {
         drained = hurried => drained,
     };
     if drained == Drained::CutShort {
-        say::aside(
-            "stopped before everything was handed over or finished; others settle what was in hand",
-        );
+        say::aside(&format!(
+            "stopped before everything was handed over or finished; {heir} settles what was in hand"
+        ));
         return Exit::Broken;
     }
     say::aside("stopped");

@@ -58,7 +58,7 @@ impl CallStand {
     }
 }
 
-/// The runs that have such a call of this tool, those first of which one waits; of each, only these steps are shown as open.
+/// The runs that have a step of this tool that is not over, and where its call stands; those first of which one waits; of each, only these steps are shown as open.
 pub(crate) async fn calls_of(
     store: &dyn Backend,
     tool: &str,
@@ -74,9 +74,8 @@ pub(crate) async fn calls_of(
             continue;
         };
         let mut run = RunSummary::of_state(&state);
-        run.open
-            .retain(|step| step.tool == tool && step.phase == IN_FLIGHT);
-        for open in &mut run.open {
+        run.open.retain(|step| step.tool == tool);
+        for open in run.open.iter_mut().filter(|step| step.phase == IN_FLIGHT) {
             if let Some(chain) = chain(&state, open.step, tool) {
                 let messages = store.read_chain(&chain).await?;
                 open.stands = Some(CallStand::of(class, &messages));

@@ -141,7 +141,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
                 "{name}: stopping; calls in flight have {} s to finish (once more: stop at once)",
                 DRAIN_BOUND.as_secs()
             ));
-            let exit = drain(&runtime, &mut signals).await;
+            let exit = drain(&runtime, &mut signals, "the next start").await;
             alive.end();
             Ok(exit)
         }

@@ -155,7 +155,7 @@ async fn serve(desk: &Arc<Desk>, server: Server, signals: &mut Signals) -> Resul
                 "{name}: stopping; calls in flight have {} s to finish (once more: stop at once)",
                 DRAIN_BOUND.as_secs()
             ));
-            let exit = drain(runtime, signals).await;
+            let exit = drain(runtime, signals, "the next start").await;
             server.stop().await;
             Ok(exit)
         }
