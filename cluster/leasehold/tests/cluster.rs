@@ -277,6 +277,11 @@ fn completed(state: &RunState) -> bool {
     state.status() == Status::Completed
 }
 
+fn a_person_is_asked(state: &RunState) -> bool {
+    let asks = |phase: &Phase| matches!(phase, Phase::Interrupted(_));
+    state.parked && state.current_steps().iter().any(|step| asks(&step.phase))
+}
+
 fn each_once(lines: Vec<String>, count: usize) {
     let mut lines = lines;
     assert_eq!(lines.len(), count, "an effect happened twice, or never");
@@ -409,13 +414,7 @@ async fn p1_a_worker_killed_in_the_middle_of_a_call_settles_it_when_it_comes_bac
     cluster.processes.restart("worker-1").await.unwrap();
     // It acted, and nobody can know what came of it: the new life says so at once, and a person is asked.
     cluster
-        .all(&runs, "a person is asked", |state| {
-            state.parked
-                && state
-                    .current_steps()
-                    .iter()
-                    .any(|step| matches!(step.phase, Phase::Interrupted(_)))
-        })
+        .all(&runs, "a person is asked", a_person_is_asked)
         .await;
     let commits = cluster
         .store
@@ -481,13 +480,7 @@ async fn a_worker_on_an_old_state_of_its_disk_knows_that_it_does_not_know() {
         .unwrap();
     // The old state lacks the attempt; had it been believed, the worker would have said that it never began.
     cluster
-        .all(&runs, "a person is asked", |state| {
-            state.parked
-                && state
-                    .current_steps()
-                    .iter()
-                    .any(|step| matches!(step.phase, Phase::Interrupted(_)))
-        })
+        .all(&runs, "a person is asked", a_person_is_asked)
         .await;
     assert_eq!(cluster.lines().len(), 1, "the effect happened again");
 }

@@ -87,12 +87,7 @@ impl NatsStore {
             deliver_policy: DeliverPolicy::New,
             ..pull::OrderedConfig::default()
         };
-        let stream = self
-            .wire()
-            .jetstream
-            .get_stream_no_info(shard.stream())
-            .await;
-        let stream = stream.map_err(|error| failed(&error))?;
+        let stream = self.wire().stream(&shard.stream()).await?;
         let consumer = stream
             .create_consumer(config)
             .await

@@ -6,8 +6,8 @@
 //! the boot clock does not count what the machine slept. A node's session that was refused or missed is over for good (others may have
 //! taken its runs); a worker's goes on once it is renewed, for nothing is taken from a worker.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::header::HeaderMap;
@@ -114,7 +114,6 @@ struct Shared {
     /// And on the wall clock.
     until_wall: AtomicI64,
     lost: AtomicBool,
-    why: Mutex<Option<String>>,
     over: watch::Sender<Option<String>>,
 }
 
@@ -134,7 +133,6 @@ impl Shared {
                 why,
                 "this session is over: the process may not act any more"
             );
-            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
             self.over.send_replace(Some(why.to_owned()));
         }
     }
@@ -184,7 +182,6 @@ impl Session {
             until_boot: AtomicU64::new(0),
             until_wall: AtomicI64::new(0),
             lost: AtomicBool::new(false),
-            why: Mutex::new(None),
             over: over_sender,
         });
         let (started, has_started) = oneshot::channel();

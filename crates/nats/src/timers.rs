@@ -95,8 +95,7 @@ impl Timers for NatsStore {
 impl NatsStore {
     async fn purge(&self, stream: &str, filter: String) -> Result<(), StoreError> {
         let failed = |error: &dyn std::fmt::Display| unread(&format!("purging {filter}"), error);
-        let handle = self.wire().jetstream.get_stream_no_info(stream).await;
-        let handle = handle.map_err(|error| failed(&error))?;
+        let handle = self.wire().stream(stream).await?;
         handle
             .purge()
             .filter(&filter)

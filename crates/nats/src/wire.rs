@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use async_nats::jetstream::stream::{LastRawMessageError, LastRawMessageErrorKind, Stream};
 use async_nats::{Client, Message, Request, StatusCode};
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
@@ -250,22 +250,21 @@ impl Wire {
         }
     }
 
+    /// A stream to ask things of; asks nothing itself.
+    pub(crate) async fn stream(&self, name: &str) -> Result<Stream<()>, StoreError> {
+        let stream = self.jetstream.get_stream_no_info(name).await;
+        stream.map_err(|error| unread(name, error))
+    }
+
     /// The last message of the filter, as the leader knows it.
     pub(crate) async fn last(
         &self,
         stream: &str,
         filter: &str,
     ) -> Result<Option<Stored>, StoreError> {
-        let handle = self
-            .jetstream
-            .get_stream_no_info(stream)
-            .await
-            .map_err(|error| unread(stream, error))?;
-        match handle.get_last_raw_message_by_subject(filter).await {
-            Ok(message) => Ok(Some(message.into())),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(unread(&format!("reading the last of {filter}"), error)),
-        }
+        let handle = self.stream(stream).await?;
+        let message = handle.get_last_raw_message_by_subject(filter).await;
+        if_there(message).map_err(|error| unread(&format!("reading the last of {filter}"), error))
     }
 
     /// The first message of the filter, as the leader knows it.
@@ -274,16 +273,9 @@ impl Wire {
         stream: &str,
         filter: &str,
     ) -> Result<Option<Stored>, StoreError> {
-        let handle = self
-            .jetstream
-            .get_stream_no_info(stream)
-            .await
-            .map_err(|error| unread(stream, error))?;
-        match handle.get_first_raw_message_by_subject(filter, 1).await {
-            Ok(message) => Ok(Some(message.into())),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(unread(&format!("reading the first of {filter}"), error)),
-        }
+        let handle = self.stream(stream).await?;
+        let message = handle.get_first_raw_message_by_subject(filter, 1).await;
+        if_there(message).map_err(|error| unread(&format!("reading the first of {filter}"), error))
     }
 
     /// The subjects of a filter that hold messages.
@@ -293,11 +285,7 @@ impl Wire {
         filter: &str,
     ) -> Result<Vec<String>, StoreError> {
         let failed = |error: &dyn std::fmt::Display| unread(&format!("listing {filter}"), error);
-        let handle = self
-            .jetstream
-            .get_stream_no_info(stream)
-            .await
-            .map_err(|error| failed(&error))?;
+        let handle = self.stream(stream).await?;
         let mut listed = handle
             .info_with_subjects(filter)
             .await
@@ -307,6 +295,17 @@ impl Wire {
             subjects.push(subject.map_err(|error| failed(&error))?.0);
         }
         Ok(subjects)
+    }
+}
+
+/// That there is none is an answer, not an error.
+fn if_there(
+    message: Result<StreamMessage, LastRawMessageError>,
+) -> Result<Option<Stored>, LastRawMessageError> {
+    match message {
+        Ok(message) => Ok(Some(message.into())),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
