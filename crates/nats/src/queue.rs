@@ -39,10 +39,14 @@ pub(crate) struct Pool {
     consumer: String,
     tools: Vec<String>,
     ack_wait: Duration,
+    /// Whether its state is kept in the servers' memory. On several servers one's loss does not lose it, and each delivery and
+    /// acknowledgement written to a disk of each costs a good part of the rate. On one server a restart would hand out every call there
+    /// ever was again.
+    in_memory: bool,
 }
 
 impl Pool {
-    fn new(domain: &str, tools: &[String], ack_wait: Duration) -> Self {
+    fn new(domain: &str, tools: &[String], ack_wait: Duration, replicas: usize) -> Self {
         let mut tools = tools.to_vec();
         tools.sort();
         let hash = Digest::of(tools.join("\n").as_bytes()).to_string();
@@ -50,6 +54,7 @@ impl Pool {
             consumer: names::pool(domain, hash.get(..16).unwrap_or(&hash)),
             tools,
             ack_wait,
+            in_memory: replicas > 1,
         }
     }
 }
@@ -75,6 +80,7 @@ impl Provision for Pool {
             max_waiting: MAX_WAITING,
             headers_only: true,
             inactive_threshold: FORGOTTEN,
+            memory_storage: self.in_memory,
             ..pull::Config::default()
         };
         let made = wire
@@ -96,7 +102,12 @@ impl NatsStore {
         if let Some(feed) = pools().get(tools) {
             return Ok(feed.clone());
         }
-        let pool = Arc::new(Pool::new(&self.inner.domain, tools, self.inner.ack_wait));
+        let pool = Arc::new(Pool::new(
+            &self.inner.domain,
+            tools,
+            self.inner.ack_wait,
+            self.inner.cluster.replicas,
+        ));
         for shard in self.all_shards() {
             let provided = pool.provide(self.wire(), shard).await;
             provided.map_err(|error| unread("making the workers' consumer", error))?;
