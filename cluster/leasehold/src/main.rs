@@ -83,6 +83,8 @@ enum Command {
     Dump(commands::dump::DumpArgs),
     /// Say who serves the data folder
     Status,
+    /// Write the NATS accounts of nodes, workers, clients and operators, as configuration for nats-server
+    Accounts(commands::accounts::AccountsArgs),
     /// Look at tools files
     #[command(subcommand)]
     Tools(commands::tools::ToolsCommand),
@@ -151,6 +153,7 @@ async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Verify(args) => commands::verify::run(context, args).await,
         Command::Dump(args) => commands::dump::run(context, args).await,
         Command::Status => commands::status::run(context).await,
+        Command::Accounts(args) => commands::accounts::run(&args),
         Command::Tools(command) => commands::tools::run(context, command),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),

@@ -194,6 +194,7 @@ impl Node<'_> {
         store
             .introduce(words.as_str().to_owned().into())
             .map_err(Failure::usage)?;
+        store.answer_workers();
         *is_first = false;
         let ready = format!(
             "ready: node {}, {} tools, policy {}, cluster {}, session {}, pid {}",

@@ -11,8 +11,8 @@ use leasehold_actors::{Clock as _, Runtime, RuntimeOptions, SystemClock, WorkerO
 use leasehold_agents::Agents;
 use leasehold_embedded::{LogbookOptions, SledLogbook};
 use leasehold_nats::{
-    DEFAULT_DOMAIN, LogbookMark, NatsStore, Options, Role, Session, SessionOptions, StartError,
-    Target,
+    Account, DEFAULT_DOMAIN, LogbookMark, NatsStore, Options, Role, Session, SessionOptions,
+    StartError, Target,
 };
 use leasehold_protocol::{DefaultPolicy, Seq, WIRE_VERSION, WorkerId};
 use leasehold_store::{AppendError, Logbook as _};
@@ -38,6 +38,10 @@ pub(crate) struct WorkerArgs {
     /// The folder of the worker's logbook, on a disk that survives the process
     #[arg(long, value_name = "DIR")]
     logbook: PathBuf,
+    /// The domain of its tools, whose NATS account its credentials belong to (see `leasehold accounts`): it reads by asking nodes.
+    /// Without it, the worker is in the nodes' account
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
     /// A value for ${NAME} in the tools file; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<Variable>,
@@ -58,6 +62,24 @@ pub(crate) struct WorkerArgs {
     sabotage: Option<Sabotage>,
 }
 
+impl WorkerArgs {
+    fn domain(&self) -> &str {
+        self.domain.as_deref().unwrap_or(DEFAULT_DOMAIN)
+    }
+
+    /// The servers, as whoever this worker is there.
+    fn target(&self, target: &Target) -> Target {
+        let account = match self.domain {
+            Some(_) => Account::Domain(self.name.clone()),
+            None => Account::Nodes,
+        };
+        Target {
+            account,
+            ..target.clone()
+        }
+    }
+}
+
 /// Runs until told to stop.
 pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failure> {
     let tools = Arc::new(dev::registry(&args.tools, &args.set)?);
@@ -69,6 +91,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
         )));
     }
     let mut signals = Signals::new()?;
+    let target = &args.target(target);
     let session = dev::fresh_session()?;
     let clock = Arc::new(SystemClock);
     let store = tokio::select! {
@@ -82,7 +105,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     let alive = Session::start(SessionOptions {
         target: target.clone(),
         role: Role::Worker {
-            domain: DEFAULT_DOMAIN.to_owned(),
+            domain: args.domain().to_owned(),
             worker: args.name.clone(),
         },
         session: session.clone(),
@@ -156,11 +179,19 @@ fn refused(error: StartError) -> Failure {
 async fn open(target: &Target, args: &WorkerArgs) -> Result<NatsStore, Failure> {
     let mut has_said = false;
     loop {
-        let options = Options::new(target.clone(), args.name.to_string(), Arc::new(SystemClock));
+        let options = Options {
+            domain: args.domain().to_owned(),
+            ..Options::new(target.clone(), args.name.to_string(), Arc::new(SystemClock))
+        };
         match NatsStore::open(options).await {
-            Err(StartError::NoCluster) => {
+            Err(error @ (StartError::NoCluster | StartError::NoNode)) => {
                 if !has_said {
-                    say::aside("there is no cluster yet; waiting for the first node");
+                    say::aside(&match error {
+                        StartError::NoCluster => {
+                            "there is no cluster yet; waiting for the first node".to_owned()
+                        }
+                        error => format!("waiting: {error}"),
+                    });
                     has_said = true;
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

@@ -40,3 +40,4 @@ pub use restart::{Failures, RestartPolicy};
 pub use runtime::{Drained, Runtime, RuntimeOptions, StartError, Teller, WorkerOptions};
 pub use shared::Progress;
 pub use submit::{SubmitProblem, SubmitRefusal, Submitted};
+pub use worker::pools;

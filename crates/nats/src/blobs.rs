@@ -7,18 +7,39 @@ use leasehold_json::Digest;
 use leasehold_protocol::Seq;
 use leasehold_store::{Blobs, StoreError};
 
+use crate::asking::Question;
 use crate::error::Unstored;
 use crate::store::NatsStore;
 use crate::streams::BLOBS;
-use crate::wire::expecting_own;
+use crate::wire::{Stored, expecting_own};
 
 /// Longest piece: half of what a server takes by default, with its headers.
 const PIECE: usize = 512 * 1024;
 /// How many pieces the value has; on each of them.
 const PIECES: &str = "Lh-Pieces";
 
-fn piece(digest: &Digest, n: usize) -> String {
+pub(crate) fn piece(digest: &Digest, n: usize) -> String {
     format!("lh.a.{digest}.{n}")
+}
+
+impl NatsStore {
+    /// The value's pieces, one question each, up to the first that is not there.
+    async fn ask_pieces(&self, digest: &Digest) -> Result<Vec<Stored>, StoreError> {
+        let mut stored: Vec<Stored> = Vec::new();
+        loop {
+            let asked = Question::Piece(digest.clone(), stored.len());
+            let answer = self.wire().ask(&asked, Bytes::new()).await;
+            let answer = answer.map_err(|error| error.store(&format!("blob {digest}")))?;
+            let Some(next) = answer.into_iter().next() else {
+                return Ok(stored);
+            };
+            let pieces = next.header(PIECES).and_then(|n| n.parse().ok());
+            stored.push(next);
+            if pieces.is_none_or(|pieces: usize| stored.len() >= pieces) {
+                return Ok(stored);
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -41,8 +62,12 @@ impl Blobs for NatsStore {
     }
 
     async fn get_blob(&self, digest: &Digest) -> Result<Option<Bytes>, StoreError> {
-        let filter = format!("lh.a.{digest}.*");
-        let mut stored = self.wire().read(BLOBS, &filter, Seq::NONE).await?;
+        let mut stored = if self.wire().asks {
+            self.ask_pieces(digest).await?
+        } else {
+            let filter = format!("lh.a.{digest}.*");
+            self.wire().read(BLOBS, &filter, Seq::NONE).await?
+        };
         let Some(pieces) = stored
             .first()
             .and_then(|first| first.header(PIECES)?.parse().ok())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
+use leasehold_protocol::WorkerId;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -54,12 +55,12 @@ pub enum StartError {
         why: String,
     },
     /// The server knows us and does not let us.
-    #[error(
-        "this user lacks a permission ({why}); give it those of a node or a worker (see cluster/nats)"
-    )]
+    #[error("this user lacks a permission: it may not {what}; {advice}")]
     NotPermitted {
-        /// The server's words.
-        why: String,
+        /// What it was about to do, with the subject.
+        what: String,
+        /// What to grant, or what to do instead.
+        advice: &'static str,
     },
     /// The server is too old.
     #[error("the NATS server {server} is {found}; at least {}.{} is needed (message schedules)", OLDEST.0, OLDEST.1)]
@@ -79,6 +80,11 @@ pub enum StartError {
         "there is no Leasehold cluster on this NATS server; start a node there: leasehold node --nats URL --tools FILE"
     )]
     NoCluster,
+    /// Nobody is there to ask.
+    #[error(
+        "no node answers; start one: leasehold node --nats URL --tools FILE (or this account does not import what `leasehold accounts` gives it)"
+    )]
+    NoNode,
     /// A stream has one of our names and is not ours.
     #[error(
         "stream {stream} was not made by this project (its metadata name no cluster); remove or rename it, or use another NATS account"
@@ -147,6 +153,22 @@ impl StartError {
     }
 }
 
+/// Which account the credentials belong to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Account {
+    /// The nodes', which holds the streams.
+    #[default]
+    Nodes,
+    /// The one of a domain, as this worker of it. It reaches no stream to read: nodes are asked. Answers come to subjects that only this
+    /// worker may subscribe to.
+    Domain(WorkerId),
+}
+
+/// Where a worker in its domain's account gets its answers.
+pub(crate) fn inbox_prefix(worker: &WorkerId) -> String {
+    format!("_INBOX.{}", worker.token())
+}
+
 /// How to reach the servers, and as whom.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
@@ -166,6 +188,8 @@ pub struct Target {
     pub tls_cert: Option<PathBuf>,
     /// The client's key.
     pub tls_key: Option<PathBuf>,
+    /// Whose account that is.
+    pub account: Account,
 }
 
 /// A context file of the `nats` command; what else stands in it is not ours.
@@ -221,6 +245,7 @@ impl Target {
             tls_ca: path(file.ca),
             tls_cert: path(file.cert),
             tls_key: path(file.key),
+            account: Account::default(),
         })
     }
 
@@ -254,6 +279,9 @@ impl Target {
         if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
             options = options.add_client_certificate(cert.clone(), key.clone());
         }
+        if let Account::Domain(worker) = &self.account {
+            options = options.custom_inbox_prefix(inbox_prefix(worker));
+        }
         Ok(options)
     }
 
@@ -267,9 +295,12 @@ impl Target {
                 match event {
                     Event::ServerError(error) => {
                         let why = error.to_string();
-                        tracing::warn!(why, "the NATS server refuses something");
-                        if why.to_lowercase().contains("permissions violation") {
-                            tell.send_replace(Some(why));
+                        match Denied::read(&why) {
+                            Some(Denied { what, advice }) => {
+                                tracing::error!("this user may not {what}; {advice}");
+                                tell.send_replace(Some(Denied { what, advice }));
+                            }
+                            None => tracing::warn!(why, "the NATS server refuses something"),
                         }
                     }
                     event => tracing::info!(%event, "the connection to NATS"),
@@ -305,14 +336,51 @@ impl Target {
         if !info.jetstream {
             return Err(StartError::NoJetStream);
         }
-        Ok(Connection { client, denied })
+        Ok(Connection {
+            client,
+            denied,
+            asks: self.account != Account::Nodes,
+        })
+    }
+}
+
+/// What the server did not permit, and what helps.
+#[derive(Debug, Clone, Default)]
+struct Denied {
+    what: String,
+    advice: &'static str,
+}
+
+impl Denied {
+    /// Reads the server's words: `Permissions Violation for Publish to "subject"`, or for `Subscription to`.
+    fn read(words: &str) -> Option<Self> {
+        let lower = words.to_lowercase();
+        let at = lower.find("permissions violation")?;
+        let verb = if lower.contains("subscription") {
+            "subscribe to"
+        } else {
+            "publish to"
+        };
+        let subject = words.get(at..)?.split('"').nth(1);
+        let subject = subject.unwrap_or("a subject that the server did not name");
+        let advice = if subject.starts_with("$JS.API.") && !subject.contains(".MSG.NEXT.") {
+            "only the nodes' account reaches streams: give a node its user, and start a worker that is in its domain's account with --domain"
+        } else {
+            "grant it, and import it into this user's account: `leasehold accounts` writes the permissions of every worker, with its name and its tools"
+        };
+        Some(Self {
+            what: format!("{verb} {subject}"),
+            advice,
+        })
     }
 }
 
 /// A connection, and what the servers did not permit on it. They say so beside the requests that they leave unanswered.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    denied: watch::Receiver<Option<String>>,
+    denied: watch::Receiver<Option<Denied>>,
+    /// No stream can be read over it: nodes are asked.
+    pub(crate) asks: bool,
 }
 
 impl Connection {
@@ -324,9 +392,10 @@ impl Connection {
         let mut denied = self.denied.clone();
         tokio::select! {
             started = start => started,
-            Ok(why) = denied.wait_for(Option::is_some) => Err(StartError::NotPermitted {
-                why: why.clone().unwrap_or_default(),
-            }),
+            Ok(denied) = denied.wait_for(Option::is_some) => {
+                let Denied { what, advice } = denied.clone().unwrap_or_default();
+                Err(StartError::NotPermitted { what, advice })
+            }
         }
     }
 }
@@ -368,6 +437,19 @@ mod tests {
         ] {
             assert_eq!(is_young_enough(version), is_enough, "{version}");
         }
+    }
+
+    #[test]
+    fn what_the_server_does_not_permit_is_named_with_what_to_grant() {
+        let words = r#"nats: Permissions Violation for Publish to "lh.ws.a.w.live""#;
+        let denied = Denied::read(words).unwrap();
+        assert_eq!(denied.what, "publish to lh.ws.a.w.live");
+        assert!(denied.advice.contains("leasehold accounts"));
+        let words = r#"permissions violation for subscription to "_INBOX.x""#;
+        assert_eq!(Denied::read(words).unwrap().what, "subscribe to _INBOX.x");
+        let words = r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.LH_0""#;
+        assert!(Denied::read(words).unwrap().advice.contains("--domain"));
+        assert!(Denied::read("maximum connections exceeded").is_none());
     }
 
     #[test]

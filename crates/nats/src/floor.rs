@@ -23,7 +23,7 @@ pub struct PlainStreams {
 impl PlainStreams {
     /// Makes so many of them, on a connection of their own. They are there already: so much the better.
     pub async fn make(target: &Target, count: u16, replicas: usize) -> Result<Self, StartError> {
-        let wire = Wire::new(target.connect("floor").await?.client);
+        let wire = Wire::new(&target.connect("floor").await?);
         for n in 0..count {
             let config = Config {
                 name: format!("LHFLOOR_{n}"),

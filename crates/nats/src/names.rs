@@ -130,6 +130,32 @@ impl Shard {
     }
 }
 
+/// An attempt's whole name, run first.
+pub(crate) fn attempt_of(chain: &ChainKey) -> String {
+    let (run, origin) = (chain.run.token(), chain.origin.token());
+    format!("{run}.{}.{origin}", attempt(chain))
+}
+
+/// Reads the tokens of [`attempt_of`] back.
+pub(crate) fn chain_of(
+    run: &str,
+    tool: &str,
+    step: &str,
+    attempt: &str,
+    origin: &str,
+) -> Option<ChainKey> {
+    let run = RunId::new(from_subject_token(run).ok()?).ok()?;
+    chain(&run, tool, step, attempt, origin)
+}
+
+/// Whether a call's commit lies there.
+pub(crate) fn is_call(subject: &str) -> bool {
+    matches!(
+        named(subject),
+        Some(Named::Journal(_, JournalSubject::Call(_)))
+    )
+}
+
 /// The tokens that call, registers and notes of an attempt share.
 fn attempt(chain: &ChainKey) -> String {
     format!(

@@ -49,14 +49,27 @@ impl Pool {
     fn new(domain: &str, tools: &[String], ack_wait: Duration, replicas: usize) -> Self {
         let mut tools = tools.to_vec();
         tools.sort();
-        let hash = Digest::of(tools.join("\n").as_bytes()).to_string();
         Self {
-            consumer: names::pool(domain, hash.get(..16).unwrap_or(&hash)),
+            consumer: consumer(domain, &tools),
             tools,
             ack_wait,
             in_memory: replicas > 1,
         }
     }
+
+    /// The pool that has this name, if it is the one of these tools.
+    pub(crate) fn named(consumer: &str, tools: &[String], ack_wait: Duration) -> Option<Self> {
+        let domain = consumer.strip_prefix("pool_")?.rsplit_once('_')?.0;
+        let domain = leasehold_tools::from_subject_token(domain).ok()?;
+        let pool = Self::new(&domain, tools, ack_wait);
+        (pool.consumer == consumer && !tools.is_empty()).then_some(pool)
+    }
+}
+
+/// The consumer of these tools, in the order of their names.
+pub(crate) fn consumer(domain: &str, tools: &[String]) -> String {
+    let hash = Digest::of(tools.join("\n").as_bytes()).to_string();
+    names::pool(domain, hash.get(..16).unwrap_or(&hash))
 }
 
 #[async_trait]
@@ -66,6 +79,9 @@ impl Provision for Pool {
     }
 
     async fn provide(&self, wire: &Wire, shard: Shard) -> Result<(), String> {
+        if wire.asks {
+            return wire.ask_for_pool(shard, &self.consumer, &self.tools).await;
+        }
         let config = pull::Config {
             durable_name: Some(self.consumer.clone()),
             filter_subjects: self

@@ -10,6 +10,7 @@ use leasehold_protocol::{
 use leasehold_store::{AppendError, Register, Registers, StoreError};
 use tokio::sync::mpsc;
 
+use crate::asking::Question;
 use crate::error::Unstored;
 use crate::names::{self, Named};
 use crate::runlog::strange;
@@ -17,6 +18,30 @@ use crate::store::NatsStore;
 use crate::wire::{Stored, expected_of, expecting, position_of};
 
 impl NatsStore {
+    /// The chain's messages as they are stored.
+    pub(crate) async fn stored_chain(&self, chain: &ChainKey) -> Result<Vec<Stored>, StoreError> {
+        if self.wire().asks {
+            let asked = Question::Chain(chain.clone());
+            let answer = self.wire().ask(&asked, Bytes::new()).await;
+            return answer.map_err(|error| error.store(&format!("the chain of {chain}")));
+        }
+        let shard = self.shard(&chain.run);
+        let filter = shard.chain_filter(chain);
+        self.records(&shard.stream(), &filter, Seq::NONE).await
+    }
+
+    /// The attempt's notes as they are stored.
+    pub(crate) async fn stored_notes(&self, chain: &ChainKey) -> Result<Vec<Stored>, StoreError> {
+        if self.wire().asks {
+            let asked = Question::Notes(chain.clone());
+            let answer = self.wire().ask(&asked, Bytes::new()).await;
+            return answer.map_err(|error| error.store(&format!("the notes of {chain}")));
+        }
+        let shard = self.shard(&chain.run);
+        let filter = shard.notes_filter(chain);
+        self.records(&shard.stream(), &filter, Seq::NONE).await
+    }
+
     async fn link(&self, stored: Stored) -> Result<ChainMessage, StoreError> {
         match names::read(&stored.subject) {
             Ok(Named::Journal(_, JournalSubject::Call(_))) => Ok(ChainMessage {
@@ -42,10 +67,7 @@ impl NatsStore {
 #[async_trait]
 impl Registers for NatsStore {
     async fn read_chain(&self, chain: &ChainKey) -> Result<Vec<ChainMessage>, StoreError> {
-        let shard = self.shard(&chain.run);
-        let stored = self
-            .records(&shard.stream(), &shard.chain_filter(chain), Seq::NONE)
-            .await?;
+        let stored = self.stored_chain(chain).await?;
         let mut messages = Vec::with_capacity(stored.len());
         for message in stored {
             messages.push(self.link(message).await?);
@@ -96,10 +118,7 @@ impl Registers for NatsStore {
     }
 
     async fn read_notes(&self, chain: &ChainKey) -> Result<Vec<NoteMessage>, StoreError> {
-        let shard = self.shard(&chain.run);
-        let stored = self
-            .records(&shard.stream(), &shard.notes_filter(chain), Seq::NONE)
-            .await?;
+        let stored = self.stored_notes(chain).await?;
         let note = |stored: &Stored| match names::read(&stored.subject) {
             Ok(Named::Note(_, writer)) => Ok(NoteMessage {
                 seq: stored.seq,

@@ -305,7 +305,7 @@ impl Renewing {
         };
         let connection = options.target.connect(&format!("{name} session")).await?;
         let mut renewing = Self {
-            wire: Wire::new(connection.client.clone()),
+            wire: Wire::new(&connection),
             shared,
             key,
             stream,

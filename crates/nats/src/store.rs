@@ -9,7 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connect::{StartError, Target};
+use crate::connect::{Account, StartError, Target};
 use crate::deaths::Deaths;
 use crate::feed::Feed;
 use crate::names::Shard;
@@ -92,8 +92,13 @@ impl NatsStore {
     /// Connects, checks servers and streams, and makes a new cluster where that is asked for.
     pub async fn open(options: Options) -> Result<Self, StartError> {
         let connection = options.target.connect(&options.name).await?;
-        let wire = Wire::new(connection.client.clone());
+        let wire = Wire::new(&connection);
         let cluster = connection.permitted(async {
+            if let Account::Domain(worker) = &options.target.account {
+                let told = wire.ask_cluster(worker).await;
+                let told = told.map_err(|why| StartError::api("asking what the cluster is", why));
+                return told?.ok_or(StartError::NoNode);
+            }
             let Some(wish) = options.make else {
                 let found = streams::find(&wire.jetstream).await?;
                 return found.ok_or(StartError::NoCluster);

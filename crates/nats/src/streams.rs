@@ -147,12 +147,11 @@ fn wanted(id: &ClusterId, shape: Shape) -> Vec<Config> {
         }
     };
     streams.extend([bucket(SESSIONS), bucket(LEASES)]);
+    // Workers write here themselves: a rollup would let one of them remove the records of all, so what ran out leaves no mark either.
     streams.push(Config {
         max_messages_per_subject: 1,
         discard: DiscardPolicy::Old,
-        allow_rollup: true,
         allow_message_ttl: true,
-        subject_delete_marker_ttl: Some(MARKER_TTL),
         ..base(
             LIVENESS.to_owned(),
             ["lh.ws.*.*.live", "lh.ws.*.*.logbook"]

@@ -14,7 +14,8 @@ use futures_util::StreamExt as _;
 use leasehold_protocol::Seq;
 use leasehold_store::StoreError;
 
-use crate::connect::is_connected;
+use crate::asking::Question;
+use crate::connect::{Connection, is_connected};
 use crate::error::{Unstored, acknowledged, unanswered, unread};
 
 /// How long an acknowledgement is waited for. When a leader steps down, what was in flight vanishes without an answer: the gap in writing is
@@ -30,6 +31,10 @@ const BATCH: usize = 512;
 
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const EXPECTED_OF: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
+/// Where a message that is read or republished was stored.
+pub(crate) const SUBJECT: &str = "Nats-Subject";
+/// And at which position.
+pub(crate) const POSITION: &str = "Nats-Sequence";
 /// How long the message lives, as the server reads it.
 pub(crate) const TTL: &str = "Nats-TTL";
 
@@ -38,6 +43,8 @@ pub(crate) const TTL: &str = "Nats-TTL";
 pub(crate) struct Wire {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,
+    /// No stream can be read over it: nodes are asked.
+    pub(crate) asks: bool,
 }
 
 /// A stored message.
@@ -84,7 +91,7 @@ pub(crate) fn expected_of(headers: &HeaderMap) -> Option<Seq> {
 
 /// The position of a republished message.
 pub(crate) fn position_of(headers: &HeaderMap) -> Option<Seq> {
-    number(headers, "Nats-Sequence").map(Seq)
+    number(headers, POSITION).map(Seq)
 }
 
 /// Headers that make a publish conditional: the last position of the filter's subjects must be this one.
@@ -113,10 +120,15 @@ pub(crate) fn patience() -> ExponentialBuilder {
 }
 
 impl Wire {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(connection: &Connection) -> Self {
+        let client = connection.client.clone();
         let mut jetstream = async_nats::jetstream::new(client.clone());
         jetstream.set_timeout(crate::connect::API_WAIT);
-        Self { client, jetstream }
+        Self {
+            client,
+            jetstream,
+            asks: connection.asks,
+        }
     }
 
     /// Publishes and waits for the position.
@@ -262,6 +274,12 @@ impl Wire {
         stream: &str,
         filter: &str,
     ) -> Result<Option<Stored>, StoreError> {
+        if self.asks {
+            let asked = Question::Last(filter.to_owned());
+            let answer = self.ask(&asked, Bytes::new()).await;
+            let answer = answer.map_err(|error| error.store(&format!("the last of {filter}")))?;
+            return Ok(answer.into_iter().next_back());
+        }
         let handle = self.stream(stream).await?;
         let message = handle.get_last_raw_message_by_subject(filter).await;
         if_there(message).map_err(|error| unread(&format!("reading the last of {filter}"), error))
@@ -323,10 +341,10 @@ pub(crate) fn delivered(message: async_nats::jetstream::Message) -> Option<Store
 }
 
 /// A message as a direct read hands it out.
-fn direct(message: Message) -> Result<Stored, String> {
+pub(crate) fn direct(message: Message) -> Result<Stored, String> {
     let headers = message.headers.unwrap_or_default();
     let subject = headers
-        .get("Nats-Subject")
+        .get(SUBJECT)
         .map(|subject| subject.as_str().to_owned());
     let seq = position_of(&headers);
     match (subject, seq) {

@@ -13,57 +13,10 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use bytes::Bytes;
-use leasehold_local::ServerBinary;
+use common::server;
 use leasehold_nats::{NatsStore, Options, StartError, Target, Wish};
 use leasehold_protocol::{JournalSubject, RunId, Seq};
 use leasehold_store::{AppendError, JournalAppend, RunLog as _, SystemClock};
-
-/// A server with a configuration of the test's own.
-struct Server {
-    child: std::process::Child,
-    url: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn server(config: &str) -> Server {
-    let binary = ServerBinary::find().await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let file = folder.path().join("nats.conf");
-    let config = config.replace("STORE", &folder.path().display().to_string());
-    std::fs::write(&file, format!("listen: 127.0.0.1:{port}\n{config}\n")).unwrap();
-    let child = std::process::Command::new(binary.path())
-        .arg("-c")
-        .arg(&file)
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    for _ in 0..200 {
-        if tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .is_ok()
-        {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    Server {
-        child,
-        url: format!("nats://127.0.0.1:{port}"),
-        _folder: folder,
-    }
-}
 
 fn options(target: Target) -> Options {
     Options {

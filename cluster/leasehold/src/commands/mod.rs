@@ -1,5 +1,6 @@
 //! One command per file.
 
+pub(crate) mod accounts;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod decide;

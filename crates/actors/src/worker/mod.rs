@@ -12,3 +12,4 @@ mod tool;
 
 pub(crate) use actor::{ToolWorker, WorkerArgs, WorkerMsg};
 pub(crate) use inspector::{AnyInspector, answer_others};
+pub use pull::pools;

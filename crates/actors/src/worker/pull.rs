@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_protocol::ChainKey;
+use leasehold_tools::Registry;
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -48,7 +49,7 @@ pub(super) fn start(
         for chain in left_open(&shared).await {
             let _ = worker.cast(WorkerMsg::Resolve(chain));
         }
-        for group in groups(&shared) {
+        for group in groups(&shared.tools) {
             let callers = if group.most.is_none() { callers } else { 1 };
             for _ in 0..callers {
                 let group = group.clone();
@@ -69,15 +70,20 @@ async fn left_open(shared: &WorkerSide) -> Vec<ChainKey> {
     }
 }
 
-fn groups(shared: &WorkerSide) -> Vec<Group> {
+/// The names of the tools that a worker with these tools pulls together, pool by pool. One that is served elsewhere is in none.
+pub fn pools(tools: &Registry) -> Vec<Vec<String>> {
+    groups(tools).into_iter().map(|group| group.tools).collect()
+}
+
+fn groups(tools: &Registry) -> Vec<Group> {
     let mut free = Group {
         tools: Vec::new(),
         most: None,
     };
     let mut keyed: BTreeMap<&str, Group> = BTreeMap::new();
-    for tool in shared.tools.iter() {
+    for tool in tools.iter() {
         let spec = tool.spec();
-        if shared.tools.implementation(&spec.name).is_none() {
+        if tools.implementation(&spec.name).is_none() {
             continue;
         }
         match (&spec.concurrency_key, spec.max_concurrency) {

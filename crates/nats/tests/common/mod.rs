@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_local::{NatsOptions, NatsServers, SyncInterval};
+use leasehold_local::{NatsOptions, NatsServers, ServerBinary, SyncInterval};
 use leasehold_nats::{NatsStore, Options, Role, Session, SessionOptions, Target, Wish};
 use leasehold_protocol::{NodeId, SessionId};
 use leasehold_store::conformance::Rig;
@@ -22,6 +22,73 @@ use tokio::sync::OnceCell;
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long a delivered message is its receiver's.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(2);
+
+/// A server with a configuration of the test's own.
+pub(crate) struct Server {
+    child: std::process::Child,
+    pub(crate) url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs one with this configuration; `STORE` in it is a folder of its own.
+pub(crate) async fn server(config: &str) -> Server {
+    configured(
+        &[("nats.conf", &format!("listen: $LISTEN\n{config}\n"))],
+        &[],
+    )
+    .await
+}
+
+/// Runs one with these files, of which it reads the first, and these values beside `LISTEN`, its address.
+pub(crate) async fn configured(files: &[(&str, &str)], values: &[(String, String)]) -> Server {
+    let binary = ServerBinary::find().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let store = folder.path().display().to_string();
+    for (name, text) in files {
+        std::fs::write(
+            folder.path().join(name),
+            text.replace("STORE/", &format!("{store}/")),
+        )
+        .unwrap();
+    }
+    let listen = format!("\"127.0.0.1:{port}\"");
+    let child = std::process::Command::new(binary.path())
+        .arg("-c")
+        .arg(folder.path().join(files.first().unwrap().0))
+        .env("LISTEN", &listen)
+        .env("LEASEHOLD_NATS_LISTEN", &listen)
+        .env("LEASEHOLD_NATS_STORE", format!("\"{store}/js\""))
+        .envs(values.iter().cloned())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..200 {
+        if tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_ok()
+        {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    Server {
+        child,
+        url: format!("nats://127.0.0.1:{port}"),
+        _folder: folder,
+    }
+}
 
 /// Real servers with data of their own, gone with the value.
 pub(crate) struct Servers {
