@@ -51,9 +51,9 @@ class Mark:
         return True
 
     async def _read(self) -> dict[str, Any] | None:
-        messages = await self._wire.read("LHS", self._subject)
-        self._revision = messages[-1].seq if messages else 0
-        return decode(messages[-1].body) if messages else None
+        last = await self._wire.own_record(self._subject)
+        self._revision = last.seq if last else 0
+        return decode(last.body) if last else None
 
     async def _write(self) -> None:
         head = self._store.head

@@ -86,6 +86,10 @@ class Attempt:
         """The filter that finds every note."""
         return f"{self._run(shards)}.w.evidence.{self._rest()}.*.*.*"
 
+    def question(self) -> str:
+        """The attempt's whole name, as a node is asked about it."""
+        return f"{token(self.run)}.{self._rest()}.{token(self.origin)}"
+
     def place(self, shards: int, place: int) -> str:
         """The filter of one place among the notes, whoever takes it."""
         return f"{self._run(shards)}.w.evidence.{self._rest()}.*.*.{place}"

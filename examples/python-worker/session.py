@@ -59,8 +59,8 @@ class Session:
             revision = await self._wire.publish(self._subject, headers, encode(body))
         except Refused:
             # An earlier life's record, the mark of one that ran out, or our own renewal whose answer was lost.
-            last = await self._wire.read("LHS", self._subject)
-            self._revision = last[-1].seq if last else 0
+            last = await self._wire.own_record(self._subject)
+            self._revision = last.seq if last else 0
             raise
         if boot() - sent < self._ttl:
             self._revision = revision

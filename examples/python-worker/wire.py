@@ -34,6 +34,8 @@ PUBLISH_TIMEOUT = 0.5
 """When a leader steps down, what was in flight vanishes without an answer: the gap is as long as this wait."""
 API_TIMEOUT = 8.0
 """An election takes five to six seconds."""
+ASK_TIMEOUT = 4.0
+"""How long the next message of a node's answer is waited for."""
 PIECE = 512 * 1024
 """Longest piece of a blob, in bytes."""
 PULL_EXPIRES = 30.0
@@ -75,15 +77,17 @@ class Delivery:
 class Wire:
     """One connection and what the cluster is."""
 
-    def __init__(self, client: Client, shards: int, worker: str, now: Callable[[], float]) -> None:
+    def __init__(self, client: Client, shards: int, worker: str, asks: bool, now: Callable[[], float]) -> None:
         self.client = client
         self.shards = shards
         self.worker = worker
+        self.asks = asks
         self._now = now
 
     @classmethod
-    async def connect(cls, url: str, worker: str, now: Callable[[], float]) -> Wire:
-        """Connects, for as long as the network is away, and reads the cluster's shard count."""
+    async def connect(cls, url: str, worker: str, domain: str | None, now: Callable[[], float]) -> Wire:
+        """Connects, for as long as the network is away, and learns the cluster's shard count. In a domain's account no stream can be read:
+        nodes are asked, and answer to subjects that only this worker may subscribe to."""
         client = await nats.connect(
             url.split(","),
             name=worker,
@@ -92,13 +96,19 @@ class Wire:
             # Nothing is kept back for a later connection: what cannot be sent now was definitely not sent.
             pending_size=0,
             error_cb=_reconnects,
+            inbox_prefix=f"_INBOX.{names.token(worker)}".encode(),
         )
+        if domain is not None:
+            wire = cls(client, 0, worker, True, now)
+            told = await wire._insist(f"cluster.{names.token(worker)}")
+            wire.shards = int(json.loads(told[0].data)["shards"])
+            return wire
         info = await _api(client, f"STREAM.INFO.{names.stream(0)}", {})
         try:
             shards = int(info["config"]["metadata"]["leasehold.shards"])
         except (KeyError, ValueError) as error:
             raise SystemExit("error: there is no Leasehold cluster at this server; start a node there first") from error
-        return cls(client, shards, worker, now)
+        return cls(client, shards, worker, False, now)
 
     def stream(self, attempt: Attempt) -> str:
         return names.stream(names.shard(attempt.run, self.shards))
@@ -133,7 +143,7 @@ class Wire:
         """Writes an evidence note into the first free place; gives up when all are taken: the owner's own wait takes its place."""
         places = MAX_NOTES if last_place else MAX_NOTES - 1
         backoff = Backoff()
-        place = len(await self.read(self.stream(attempt), attempt.notes(self.shards)))
+        place = len(await self.read_notes(attempt))
         while place < places:
             headers = {EXPECTED: "0", f"{EXPECTED}-Subject": attempt.place(self.shards, place)}
             try:
@@ -144,19 +154,67 @@ class Wire:
             except Busy:
                 await backoff.pause()
             except Unknown:
-                notes = await self.read(self.stream(attempt), attempt.notes(self.shards))
+                notes = await self.read_notes(attempt)
                 if any(note.body == body and note.writer == names.token(self.worker) for note in notes):
                     return
         log.warning("%s has all the notes it may have", attempt)
 
     async def read_chain(self, attempt: Attempt) -> Chain:
-        return Chain.read(await self.read(self.stream(attempt), attempt.chain(self.shards)))
+        return Chain.read(await self.read(self.stream(attempt), attempt.chain(self.shards), f"chain.{attempt.question()}"))
 
     async def read_notes(self, attempt: Attempt) -> list[Stored]:
-        return await self.read(self.stream(attempt), attempt.notes(self.shards))
+        return await self.read(self.stream(attempt), attempt.notes(self.shards), f"notes.{attempt.question()}")
 
-    async def read(self, stream: str, subject_filter: str) -> list[Stored]:
+    async def own_record(self, subject: str) -> Stored | None:
+        """What stands under a subject of this worker's own."""
+        found = await self.read("LHS", subject, f"last.{subject}")
+        return found[-1] if found else None
+
+    async def ask(self, question: str, body: bytes = b"") -> list[Any]:
+        """Asks some node; all messages of its answer. An answer that is not complete is none."""
+        inbox = await self.client.subscribe(self.client.new_inbox())
+        try:
+            await self.client.publish(f"lh.ask.{question}", body, reply=inbox.subject)
+            messages: list[Any] = []
+            while True:
+                message = await inbox.next_msg(timeout=ASK_TIMEOUT)
+                headers = message.headers or {}
+                if headers.get("Status") == "503":
+                    raise Busy("no node answers")
+                if why := headers.get("Lh-Failed"):
+                    raise Busy(why)
+                if count := headers.get("Lh-Answered"):
+                    if int(count) != len(messages):
+                        raise Busy("a part of the answer was lost")
+                    return messages
+                messages.append(message)
+        finally:
+            await inbox.unsubscribe()
+
+    async def _insist(self, question: str, body: bytes = b"") -> list[Any]:
+        """Asks until there is an answer."""
+        backoff = Backoff()
+        while True:
+            try:
+                return await self.ask(question, body)
+            except (Error, OSError, Busy) as error:
+                log.warning("no answer to %s (%s); asking again", question, error)
+                await backoff.pause()
+
+    async def _read_by_asking(self, question: str) -> list[Stored]:
+        messages: list[Stored] = []
+        for message in await self._insist(question):
+            subject = message.headers["Nats-Subject"]
+            body = message.data
+            if ".j.call." in subject:
+                body = await self.envelope(message.headers)
+            messages.append(Stored(int(message.headers["Nats-Sequence"]), subject, body))
+        return messages
+
+    async def read(self, stream: str, subject_filter: str, question: str) -> list[Stored]:
         """All messages of the filter, in order, as the leader knows them. Tries again until there is an answer."""
+        if self.asks:
+            return await self._read_by_asking(question)
         backoff = Backoff()
         messages: list[Stored] = []
         while True:
@@ -191,6 +249,13 @@ class Wire:
         pieces: list[bytes] = []
         count = 1
         while len(pieces) < count:
+            if self.asks:
+                found = await self._insist(f"piece.{digest}.{len(pieces)}")
+                if not found:
+                    raise Unreadable(f"blob {digest} is not complete")
+                count = int(found[0].headers["Lh-Pieces"])
+                pieces.append(found[0].data)
+                continue
             subject = f"lh.a.{digest}.{len(pieces)}"
             answer = await _api(self.client, "STREAM.MSG.GET.LHA", {"last_by_subj": subject})
             if "error" in answer:
@@ -229,6 +294,9 @@ class Wire:
         return name
 
     async def _provide(self, number: int, name: str, tools: list[str]) -> None:
+        if self.asks:
+            await self._insist(f"pool.{number}.{name}", json.dumps(tools).encode())
+            return
         config = {
             "durable_name": name,
             "deliver_policy": "all",

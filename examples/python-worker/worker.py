@@ -30,7 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="this worker's name; the same in every life, and no other worker's")
     parser.add_argument("--data", required=True, type=Path, help="folder of the receipt store; keep it with the name")
     parser.add_argument("--outbox", required=True, type=Path, help="the file that texts are published to")
-    parser.add_argument("--domain", default="default", help="the domain of the tools")
+    parser.add_argument("--domain", help="the domain of the tools, whose NATS account the credentials belong to; without it: the nodes' account")
     parser.add_argument("--slots", type=int, default=8, help="calls at the same time")
     parser.add_argument("--ttl", type=float, default=30.0, help="seconds that the session lives without a renewal")
     return parser.parse_args()
@@ -91,10 +91,11 @@ async def main() -> None:
     logging.basicConfig(level=os.environ.get("LOG_LEVEL", "WARNING"), format="%(levelname)s %(message)s")
     store = Receipts(options.data)
     incarnation = uuid.uuid4().hex
-    wire = await Wire.connect(options.nats, options.name, boot)
-    mark = Mark(wire, options.domain, store)
+    wire = await Wire.connect(options.nats, options.name, options.domain, boot)
+    domain = options.domain or "default"
+    mark = Mark(wire, domain, store)
     await mark.begin()
-    session = Session(wire, options.domain, incarnation, options.ttl)
+    session = Session(wire, domain, incarnation, options.ttl)
     attempts = Attempts(wire, session, store, incarnation, lambda call: tool.publish(call, options.outbox), options.slots)
 
     while not session.alive():
@@ -104,11 +105,11 @@ async def main() -> None:
             await asyncio.sleep(0.1)
     renewing = asyncio.create_task(session.run())
     marking = asyncio.create_task(keep_marking(mark, session, options.ttl))
-    await answer_inspections(wire, options.domain, attempts)
+    await answer_inspections(wire, domain, attempts)
     await attempts.resolve_open()
-    await wire.provide(options.domain, TOOLS)
+    await wire.provide(domain, TOOLS)
     slots = asyncio.Semaphore(options.slots)
-    pulls = [asyncio.create_task(pull(number, wire, options.domain, attempts, slots)) for number in range(wire.shards)]
+    pulls = [asyncio.create_task(pull(number, wire, domain, attempts, slots)) for number in range(wire.shards)]
 
     stop = asyncio.Event()
 

@@ -294,7 +294,7 @@ impl AccountPlan {
         ));
         text.open("exports: [");
         for (domain, plan) in &self.domains {
-            text.line(&format!("# The workers of {domain}."));
+            text.line(&format!("# The workers of {}.", domain.escape_debug()));
             for service in plan.services(domain) {
                 text.export(&service, &account(domain));
             }
@@ -330,7 +330,12 @@ impl DomainPlan {
     fn account(&self, domain: &str, text: &mut Text) {
         let name = account(domain);
         let tools: Vec<&str> = self.tools().into_iter().map(String::as_str).collect();
-        text.line(&format!("# Workers of {domain}: {}.", tools.join(", ")));
+        // A comment is one line, whatever the names hold.
+        let (domain_name, tools) = (domain.escape_debug(), tools.join(", "));
+        text.line(&format!(
+            "# Workers of {domain_name}: {}.",
+            tools.escape_debug()
+        ));
         text.open(&format!("{name:?} {{"));
         text.open("users: [");
         for worker in &self.workers {
@@ -509,6 +514,9 @@ mod tests {
             .config()
             .unwrap();
         assert!(text.contains("w.claim.x_2E_3E.*.*.*.w_2E_2A\""), "{text}");
-        assert!(!text.contains("x.>"), "{text}");
+        assert!(!text.contains("w.claim.x.>"), "{text}");
+        let lines = plan(&[("a\nb", domain(&[&["x\ny"]], &["w"]))]);
+        let config = lines.config().unwrap();
+        assert!(config.contains("# Workers of a\\nb: x\\ny."), "{config}");
     }
 }

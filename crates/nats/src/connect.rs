@@ -363,8 +363,10 @@ impl Denied {
         };
         let subject = words.get(at..)?.split('"').nth(1);
         let subject = subject.unwrap_or("a subject that the server did not name");
-        let advice = if subject.starts_with("$JS.API.") && !subject.contains(".MSG.NEXT.") {
-            "only the nodes' account reaches streams: give a node its user, and start a worker that is in its domain's account with --domain"
+        let is_nodes_way = subject.starts_with("_INBOX.")
+            || subject.starts_with("$JS.API.") && !subject.contains(".MSG.NEXT.");
+        let advice = if is_nodes_way {
+            "only the nodes' account reaches streams, and answers anywhere: give a node its user, and start a worker that is in its domain's account with --domain"
         } else {
             "grant it, and import it into this user's account: `leasehold accounts` writes the permissions of every worker, with its name and its tools"
         };

@@ -110,8 +110,9 @@ mod tests {
     fn the_pools_of_a_tools_file_are_those_that_its_worker_pulls() {
         let folder = tempfile::tempdir().unwrap();
         let tool = |name: &str, more: &str| {
+            let schema = r#"input_schema = '{"type": "object"}'"#;
             format!(
-                "[tools.{name}]\ndescription = \"x\"\nclass = \"read_only\"\ncommand = [\"/bin/true\"]\nexec_timeout = \"1s\"\ninput = {{}}\n{more}\n"
+                "[[tool]]\nname = \"{name}\"\ndescription = \"x\"\nside_effect = \"local_mutation\"\ntimeout = \"9s\"\ntrust = \"authoritative\"\n{schema}\n{more}\n[tool.command]\nargv = [\"true\"]\n"
             )
         };
         let tools = [
