@@ -38,7 +38,10 @@ fn point(at: Moment) -> &'static str {
     }
 }
 
-struct Leasehold;
+/// The worker, in the nodes' account or as if in its domain's.
+struct Leasehold {
+    asks: bool,
+}
 
 impl Rig for Leasehold {
     fn command(&self, life: &Life) -> Result<Command, String> {
@@ -51,6 +54,9 @@ impl Rig for Leasehold {
             .arg(file)
             .arg("--logbook")
             .arg(&life.data);
+        if self.asks {
+            command.args(["--domain", "default"]);
+        }
         if let Some(at) = life.stall {
             command.args(["--stall", point(at)]);
         }
@@ -78,4 +84,11 @@ impl Rig for Leasehold {
     }
 }
 
-leasehold_testkit::worker_conformance_tests!(Leasehold);
+leasehold_testkit::worker_conformance_tests!(Leasehold { asks: false });
+
+/// Its reads are questions to nodes, as in a domain's account.
+mod asking {
+    use super::Leasehold;
+
+    leasehold_testkit::worker_conformance_tests!(Leasehold { asks: true });
+}

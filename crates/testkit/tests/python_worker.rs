@@ -71,7 +71,10 @@ fn name(at: Moment) -> &'static str {
     }
 }
 
-struct Python;
+/// The worker, in the nodes' account or as if in its domain's.
+struct Python {
+    asks: bool,
+}
 
 impl Rig for Python {
     fn command(&self, life: &Life) -> Result<Command, String> {
@@ -84,6 +87,9 @@ impl Rig for Python {
             .arg(&life.effects)
             .env("PYTHONPATH", packages()?)
             .env("PYTHONDONTWRITEBYTECODE", "1");
+        if self.asks {
+            command.args(["--domain", "default"]);
+        }
         if let Some(at) = life.stall {
             command.env("LEASEHOLD_STALL", name(at));
         }
@@ -115,4 +121,11 @@ impl Rig for Python {
     }
 }
 
-leasehold_testkit::worker_conformance_tests!(Python);
+leasehold_testkit::worker_conformance_tests!(Python { asks: false });
+
+/// Its reads are questions to nodes, as in a domain's account.
+mod asking {
+    use super::Python;
+
+    leasehold_testkit::worker_conformance_tests!(Python { asks: true });
+}

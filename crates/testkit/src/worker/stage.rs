@@ -472,6 +472,8 @@ async fn cluster(folder: &Path) -> (NatsServers, String, NatsStore) {
         ..Options::new(Target::at(nats.clone()), "suite", Arc::new(SystemClock))
     };
     let store = NatsStore::open(options).await.unwrap();
+    // As every node does, for workers that read nothing themselves.
+    store.answer_workers();
     (servers, nats, store)
 }
 
