@@ -215,6 +215,20 @@ fn s51_a_run_again_that_meets_a_proof_is_a_continue_on_that_fact() {
 }
 
 #[test]
+fn s8_a_run_again_that_meets_a_proof_after_the_run_was_told_to_end_ends_the_step() {
+    let mut w = proved_while_asking();
+    let hash = w.hash("1-0.1");
+    w.letter("1-0.1", hash, Decision::RunAgain, "olga");
+    w.cancel();
+    w.pass(2_000);
+    assert_eq!(
+        w.ended(),
+        Some((Status::Cancelled, Reason::OperatorCancelled))
+    );
+    assert_eq!(w.findings("1-0"), [Some(Finding::NotStarted)]);
+}
+
+#[test]
 fn s51_record_done_and_reject_stand_over_everything_but_done() {
     let mut w = proved_while_asking();
     w.decide("1-0.1", record());

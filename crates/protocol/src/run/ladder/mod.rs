@@ -210,6 +210,9 @@ impl RunMachine {
         } = &phase
         {
             if !self.decision_ends(id, Some(seq), approval, decision)? {
+                if self.state.is_ending() {
+                    return self.close_not_started(id, finding, seq, detail);
+                }
                 // The decision meets a fact: a continue, on the fact.
                 self.found(id, finding, Some(seq), detail)?;
                 self.watches.remove(&id);
