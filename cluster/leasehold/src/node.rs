@@ -179,6 +179,7 @@ impl Node<'_> {
         );
         options.node = Some(args.name.clone());
         options.authority = session.authority();
+        options.session_ttl = ttl;
         options.clock_bound_ms = args.clock_bound.saturating_mul(1000);
         if !args.stall.is_empty() {
             options.points = Arc::new(Stalls::new(args.stall.clone()));

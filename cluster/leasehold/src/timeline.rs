@@ -307,6 +307,10 @@ pub(crate) fn of_question(question: &Question) -> String {
         Question::Exhausted { attempt, fact } => {
             format!("attempt {attempt} did not act ({}), go on?", short(fact))
         }
+        Question::Quarantined { lost } => format!(
+            "quarantined: {} owners in a row were lost right after they took the run, go on?",
+            lost.len()
+        ),
     }
 }
 

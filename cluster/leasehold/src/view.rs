@@ -19,6 +19,9 @@ pub(crate) struct RunSummary {
     pub(crate) status: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<Reason>,
+    /// The question about the run itself that holds it, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) waiting_on: Option<WaitingOn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
     pub(crate) goal: String,
@@ -38,6 +41,28 @@ pub(crate) struct RunSummary {
     /// Why the run cannot be read or driven, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
+}
+
+/// A question about the run itself: until it is answered, nothing of the run moves.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct WaitingOn {
+    pub(crate) approval: ApprovalId,
+    /// `quarantined`, or the kind of approval that the takeover hook asks for.
+    pub(crate) kind: String,
+}
+
+impl WaitingOn {
+    fn of_state(state: &RunState) -> Option<Self> {
+        let approval = state.held_by()?;
+        let kind = match &state.approvals.get(approval)?.question {
+            Question::Approve { approval_kind, .. } => approval_kind,
+            _ => "quarantined",
+        };
+        Some(Self {
+            approval: approval.clone(),
+            kind: kind.to_owned(),
+        })
+    }
 }
 
 /// A step that is not over.
@@ -140,6 +165,7 @@ impl RunSummary {
             run: state.run.clone(),
             status: state.status(),
             reason: ending.map(|ending| ending.reason),
+            waiting_on: WaitingOn::of_state(state),
             detail: ending.and_then(|ending| ending.detail.clone()),
             goal: text(opened.map(|opened| opened.goal.as_str())),
             agent: text(opened.map(|opened| opened.agent.as_str())),
@@ -285,7 +311,7 @@ impl QuestionView {
         let (run, approval) = (shell_word(self.run.as_str()), &self.approval);
         let resolve = |choice: &str| format!("{program} resolve {run} {approval} {choice}");
         match &self.question {
-            Question::Approve { .. } => vec![
+            Question::Approve { .. } | Question::Quarantined { .. } => vec![
                 format!("{program} approve {run} {approval}"),
                 format!("{program} reject {run} {approval}"),
             ],

@@ -120,6 +120,57 @@ fn s53_killed_at_every_stage_of_a_recorded_call_it_acts_once_and_replays_to_the_
 }
 
 #[test]
+fn i16_k42_a_run_that_kills_every_process_that_opens_it_waits_for_an_operator_and_the_others_go_on()
+{
+    let place = Place::new();
+    let record = place.path("inputs.jsonl");
+    let record = record.to_str().unwrap();
+    let stalled = ["--record", record, "--stall", "R17"];
+    let mut dev = place.dev(&stalled);
+    place.submit("r", &[&call("look")]);
+    for _ in 0..2 {
+        dev.wait_for("reached R17");
+        dev.kill();
+        dev = place.dev(&stalled);
+    }
+    dev.wait_for("reached R17");
+    dev.kill();
+
+    let _dev = place.dev(&["--record", record]);
+    let file = place.path("r.json");
+    let file = file.to_str().unwrap();
+    let told = place.ends(5, &["run", file, "--wait"]);
+    assert!(told.contains(" approve r run.1"), "{told}");
+    let other = place.run_file("s", &[&call("look")]);
+    place.ends(0, &["run", other.to_str().unwrap(), "--wait"]);
+    let listed = place.json(0, &["runs", "--json", "--status", "waiting"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["waiting_on"]["kind"], "quarantined");
+    assert_eq!(listed[0]["takeovers"], 3);
+    assert!(place.ends(0, &["runs"]).contains("quarantined"));
+    let text = place.ends(0, &["show", "r"]);
+    for words in [
+        "waiting (quarantined, question run.1)",
+        "lost:",
+        "node local, session",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let shown = place.json(0, &["show", "r", "--json"]);
+    let question = &shown["questions"][0];
+    let lost = question["question"]["lost"].as_array().unwrap();
+    assert_eq!(lost.len(), 3);
+
+    let hash = question["hash"].as_str().unwrap();
+    place.ends(0, &["approve", "r", "--yes", "--hash", hash]);
+    let told = place.json(0, &["run", file, "--wait", "--json"]);
+    assert_eq!(told["state"]["status"], "completed");
+    assert_eq!(place.json(0, &["verify", "--json"])["violations"], 0);
+    let report = place.json(0, &["replay-inputs", record, "--json"]);
+    assert_eq!(report["differing"], 0, "{report}");
+}
+
+#[test]
 fn a_recording_that_was_changed_does_not_replay() {
     let place = Place::new();
     let record = place.path("inputs.jsonl");

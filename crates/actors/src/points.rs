@@ -30,6 +30,8 @@ pub enum Point {
     R14,
     /// A revocation or seal is stored, its finding is not committed.
     R15,
+    /// The commit that takes the run is acknowledged, nothing is done about it.
+    R17,
     /// A call is received, nothing is done.
     W1,
     /// The claim is stored, its acknowledgement is not heard; arming goes on beside it.
@@ -58,7 +60,7 @@ pub enum Point {
 
 impl Point {
     /// All points.
-    pub const ALL: [Point; 23] = [
+    pub const ALL: [Point; 24] = [
         Point::R1,
         Point::R3,
         Point::R5,
@@ -70,6 +72,7 @@ impl Point {
         Point::R13,
         Point::R14,
         Point::R15,
+        Point::R17,
         Point::W1,
         Point::W2,
         Point::W3,

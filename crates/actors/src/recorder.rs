@@ -30,6 +30,8 @@ pub enum Recorded {
         session: SessionId,
         /// Milliseconds.
         clock_bound_ms: u64,
+        /// Milliseconds.
+        session_ttl_ms: u64,
         /// Whether a hook is asked.
         hook: bool,
         /// Which deliberate weakening, in words.

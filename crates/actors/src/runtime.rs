@@ -29,6 +29,9 @@ use crate::worker::WorkerMsg;
 const PROGRESS_BACKLOG: usize = 4096;
 /// Calls that run side by side unless said otherwise. Tools wait for other machines most of the time.
 const USUAL_SLOTS: usize = 64;
+/// The session TTL that a cluster's nodes have unless said otherwise. On a data folder a session ends with the process; the same time says
+/// there how soon an owner's death is put down to its run.
+const USUAL_SESSION_TTL: Duration = Duration::from_secs(30);
 
 /// What a runtime is made of.
 pub struct RuntimeOptions {
@@ -50,6 +53,8 @@ pub struct RuntimeOptions {
     pub worker: Option<WorkerOptions>,
     /// How far the clocks of machines may be apart, milliseconds; 0 on one host.
     pub clock_bound_ms: u64,
+    /// How long a node's session lives without a renewal: within twice that of one another, owners that die are put down to their run.
+    pub session_ttl: Duration,
     /// Asked when a run changes hands.
     pub hook: Option<Arc<dyn TakeoverHook>>,
     /// Time.
@@ -119,6 +124,7 @@ impl RuntimeOptions {
             node: None,
             worker: None,
             clock_bound_ms: 0,
+            session_ttl: USUAL_SESSION_TTL,
             hook: None,
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
@@ -181,6 +187,7 @@ impl Runtime {
             cluster: options.cluster,
             session: options.session,
             clock_bound_ms: options.clock_bound_ms,
+            session_ttl_ms: u64::try_from(options.session_ttl.as_millis()).unwrap_or(u64::MAX),
             weakening: options.run_weakening,
             progress: broadcast::channel(PROGRESS_BACKLOG).0,
             machines: Default::default(),

@@ -79,6 +79,7 @@ pub(crate) struct Shared {
     pub(crate) cluster: ClusterId,
     pub(crate) session: SessionId,
     pub(crate) clock_bound_ms: u64,
+    pub(crate) session_ttl_ms: u64,
     pub(crate) weakening: RunWeakening,
     pub(crate) progress: broadcast::Sender<Progress>,
     pub(crate) machines: AtomicU64,
@@ -107,6 +108,7 @@ impl Shared {
             session: self.session.clone(),
             tools: self.tools.clone(),
             clock_bound_ms: self.clock_bound_ms,
+            session_ttl_ms: self.session_ttl_ms,
             hook: self.hook.is_some(),
             weakening: self.weakening,
         }

@@ -67,7 +67,9 @@ fn canonical_question(question: &Question) -> String {
             canonical(approval_kind),
             presentation.canonical()
         ),
-        Question::InterruptedSideEffect { .. } | Question::Exhausted { .. } => canonical(question),
+        Question::InterruptedSideEffect { .. }
+        | Question::Exhausted { .. }
+        | Question::Quarantined { .. } => canonical(question),
     }
 }
 

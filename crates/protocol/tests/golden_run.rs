@@ -227,6 +227,7 @@ fn owner(node: &str, session: &str) -> RunMachine {
         session: session.parse().unwrap(),
         tools: Arc::new(Registry::specs_only(vec![spec]).unwrap()),
         clock_bound_ms: 0,
+        session_ttl_ms: 30_000,
         hook: false,
         weakening: RunWeakening::None,
     };

@@ -45,6 +45,7 @@ pub struct Tally {
     pub takeovers: u64,
     pub fenced: u64,
     pub held: u64,
+    pub quarantined: u64,
     pub orphans: u64,
     pub lost_acks: u64,
     pub late_writes: u64,
@@ -68,6 +69,7 @@ impl Tally {
         self.takeovers += other.takeovers;
         self.fenced += other.fenced;
         self.held += other.held;
+        self.quarantined += other.quarantined;
         self.orphans += other.orphans;
         self.lost_acks += other.lost_acks;
         self.late_writes += other.late_writes;

@@ -55,6 +55,7 @@ fn every_invariant_holds_in_ten_thousand_schedules() {
             ("takeovers", tally.takeovers),
             ("fenced", tally.fenced),
             ("held", tally.held),
+            ("quarantined", tally.quarantined),
             ("late writes", tally.late_writes),
             ("redeliveries", tally.redeliveries),
             ("lost logbooks", tally.lost_logbooks),

@@ -262,9 +262,17 @@ fn choice(decision: &Decision) -> &'static str {
 fn offers(question: &Question, decision: &Decision) -> bool {
     match decision {
         Decision::Reject => true,
-        Decision::Approve => matches!(question, Question::Approve { .. }),
+        Decision::Approve => is_permission(question),
         Decision::RunAgain => matches!(question, Question::InterruptedSideEffect { .. }),
         Decision::Continue => matches!(question, Question::Exhausted { .. }),
-        Decision::RecordDone { .. } => !matches!(question, Question::Approve { .. }),
+        Decision::RecordDone { .. } => !is_permission(question),
     }
+}
+
+/// Whether it is answered by approve and reject.
+fn is_permission(question: &Question) -> bool {
+    matches!(
+        question,
+        Question::Approve { .. } | Question::Quarantined { .. }
+    )
 }

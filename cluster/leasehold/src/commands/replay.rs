@@ -219,6 +219,7 @@ impl Replay {
                 node,
                 session,
                 clock_bound_ms,
+                session_ttl_ms,
                 hook,
                 weakening,
             } => {
@@ -234,6 +235,7 @@ impl Replay {
                     session: session.clone(),
                     tools,
                     clock_bound_ms,
+                    session_ttl_ms,
                     hook,
                     weakening,
                 };

@@ -85,9 +85,10 @@ fn row(run: &RunSummary) -> [String; 8] {
     [
         say::plain(run.run.as_str()),
         code(&run.status),
-        match (&run.problem, &run.reason) {
+        match (&run.problem, &run.waiting_on) {
             (Some(problem), _) => cell(format!("! {problem}")),
-            (None, reason) => reason.as_ref().map(code).unwrap_or_default(),
+            (None, Some(on)) => cell(&on.kind),
+            (None, None) => run.reason.as_ref().map(code).unwrap_or_default(),
         },
         run.turns.to_string(),
         run.takeovers.to_string(),

@@ -64,6 +64,9 @@ fn head(view: &RunView) -> Result<(), Failure> {
     if let Some(reason) = &run.reason {
         status = format!("{status} ({})", code(reason));
     }
+    if let Some(on) = &run.waiting_on {
+        status = format!("{status} ({}, question {})", on.kind, on.approval);
+    }
     field("run", run.run.as_str())?;
     field("status", &status)?;
     if let Some(problem) = &run.problem {
@@ -137,6 +140,19 @@ pub(super) fn tell_question(question: &QuestionView, tools: &KnownTools) -> Resu
                 &format!("exhausted: attempt {attempt} did not act, go on?"),
             )?;
             field("evidence", fact)?;
+        }
+        Question::Quarantined { lost } => {
+            let asks = "quarantined: owner after owner was lost right after it took the run; approve: try once more, reject: end it";
+            field("asks", asks)?;
+            for owner in lost {
+                let line = format!(
+                    "{}  node {}, session {}",
+                    say::utc(owner.at),
+                    owner.node,
+                    owner.session
+                );
+                field("lost", &line)?;
+            }
         }
     }
     if question.step.is_some() {

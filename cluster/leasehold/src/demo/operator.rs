@@ -274,7 +274,7 @@ impl Operator {
     /// What to answer; `None`: not yet.
     async fn decision(&self, question: &QuestionView) -> anyhow::Result<Option<Decision>> {
         match question.question {
-            Question::Approve { .. } => Ok(Some(Decision::Approve)),
+            Question::Approve { .. } | Question::Quarantined { .. } => Ok(Some(Decision::Approve)),
             Question::Exhausted { .. } => Ok(Some(Decision::Continue)),
             Question::InterruptedSideEffect { .. } => {
                 let (books, question) = (self.books.clone(), question.clone());

@@ -286,6 +286,7 @@ impl Run {
             node: self.args.config.node.clone(),
             session: shared.session.clone(),
             clock_bound_ms: shared.clock_bound_ms,
+            session_ttl_ms: shared.session_ttl_ms,
             hook: shared.hook.is_some(),
             weakening: format!("{:?}", shared.weakening),
         });

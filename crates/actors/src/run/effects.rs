@@ -75,6 +75,7 @@ async fn commit(
         JournalSubject::Call(chain) => Some(chain.clone()),
         _ => None,
     };
+    let takes = matches!(request.subject, JournalSubject::Open | JournalSubject::Own);
     let write = JournalAppend {
         run: run.clone(),
         subject: request.subject,
@@ -104,6 +105,9 @@ async fn commit(
         }
     };
     if matches!(answer, Input::CommitStored { .. }) {
+        if takes {
+            shared.reach(Point::R17, &run, None).await;
+        }
         if chain.is_some() {
             shared.reach(Point::R5, &run, chain.as_ref()).await;
         }

@@ -95,6 +95,7 @@ pub fn replay(life: &Life, recording: &Path) -> Vec<Body> {
                 node,
                 session,
                 clock_bound_ms,
+                session_ttl_ms,
                 hook,
                 ..
             } => {
@@ -105,6 +106,7 @@ pub fn replay(life: &Life, recording: &Path) -> Vec<Body> {
                     session,
                     tools,
                     clock_bound_ms,
+                    session_ttl_ms,
                     hook,
                     weakening: Default::default(),
                 };

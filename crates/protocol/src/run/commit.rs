@@ -161,6 +161,7 @@ impl RunMachine {
             node: self.config.node.clone(),
             session: self.config.session.clone(),
         })?;
+        self.quarantine()?;
         self.subject(
             if opens {
                 JournalSubject::Open
@@ -227,6 +228,9 @@ impl RunMachine {
             }
             JournalSubject::Open | JournalSubject::Own => {
                 self.changed_hands();
+            }
+            JournalSubject::Note if self.hook_due && pending.stop.is_none() => {
+                self.out.push(Effect::AskHook);
             }
             JournalSubject::Note | JournalSubject::End => {}
         }

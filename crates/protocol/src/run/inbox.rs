@@ -94,9 +94,10 @@ impl RunMachine {
         if let Some(answer) = refusal {
             return self.answer(inbox, answer);
         }
-        let (step, asked) = (
+        let (step, asked, quarantined) = (
             approval.step,
             matches!(approval.question, Question::Approve { .. }),
+            matches!(approval.question, Question::Quarantined { .. }),
         );
         let rejected = request.decision == Decision::Reject;
         let by = request.by.clone();
@@ -117,12 +118,12 @@ impl RunMachine {
                 }
                 Ok(())
             }
-            None if rejected => {
+            None if rejected && !self.state.is_ending() => {
                 let text = format!("{by} does not let the run go on");
                 self.begin_ending(Reason::ApprovalRejected, Some(text), None)
             }
             None => {
-                self.take_over();
+                self.let_go_on(quarantined);
                 Ok(())
             }
         }
@@ -167,7 +168,9 @@ impl RunMachine {
 /// Whether the question offers this choice.
 fn offers(question: &Question, decision: &Decision) -> bool {
     match question {
-        Question::Approve { .. } => matches!(decision, Decision::Approve | Decision::Reject),
+        Question::Approve { .. } | Question::Quarantined { .. } => {
+            matches!(decision, Decision::Approve | Decision::Reject)
+        }
         Question::InterruptedSideEffect { .. } => {
             matches!(
                 decision,

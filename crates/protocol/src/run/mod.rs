@@ -55,6 +55,8 @@ pub struct RunConfig {
     pub tools: Arc<Registry>,
     /// How far the clocks of two machines may be apart, milliseconds; 0 on one host.
     pub clock_bound_ms: u64,
+    /// How long a node's session lives without a renewal, milliseconds.
+    pub session_ttl_ms: u64,
     /// Whether a consumer's hook is asked when a run changes hands.
     pub hook: bool,
     /// A negative control.

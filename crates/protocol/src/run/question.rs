@@ -66,7 +66,7 @@ impl RunMachine {
             .opened
             .as_ref()
             .map_or(0, |opened| opened.limits.approval_ttl_ms);
-        // S38: a question about an effect that may have happened never expires.
+        // S38: a question about an effect that may have happened never expires, nor does a quarantine: nobody decides it by waiting.
         let expires = matches!(question, Question::Approve { .. }) && ttl > 0;
         let expires_at = expires.then(|| {
             self.now

@@ -62,6 +62,7 @@ impl RunState {
             return Err("nothing follows the end".into());
         }
         self.spend_permission(event);
+        self.something_came(event);
         match event {
             Event::Submitted {
                 client,
@@ -85,7 +86,10 @@ impl RunState {
                 });
                 self.folded.insert(*inbox);
             }
-            Event::Owned { node, session } => self.owner = Some((node.clone(), session.clone())),
+            Event::Owned { node, session } => {
+                self.owner = Some((node.clone(), session.clone()));
+                self.taken_by(node, session, at);
+            }
             Event::Decided { turn, decision } => self.decided(*turn, decision.clone())?,
             Event::Invalid { step, error } => {
                 let content = AcceptedJson::from_serialize(&serde_json::json!({ "error": error }))

@@ -15,11 +15,12 @@ use leasehold_json::{AcceptedJson, Digest};
 
 use crate::ids::{ApprovalId, ClientId, Epoch, NodeId, OperatorId, RunId, Seq, SessionId, StepId};
 use crate::wire::{
-    Commit, Decision, InFlight, Limits, OfferedTool, Payload, Question, Reason, Status,
+    Commit, Decision, InFlight, Limits, LostOwner, OfferedTool, Payload, Question, Reason, Status,
     StoredCommit, WireError,
 };
 
 pub(crate) use apply::Head;
+pub use hold::MAX_LOST_OWNERS;
 pub use step::{Accepted, AttemptState, FoundAt, Phase, Step, Turn};
 
 /// A stored commit that changes nothing.
@@ -148,6 +149,9 @@ pub struct RunState {
     pub epoch: Epoch,
     /// Its latest owner.
     pub owner: Option<(NodeId, SessionId)>,
+    /// The latest owners in a row of which nothing has come but that they took the run, oldest first; the present one, if it is among them,
+    /// is the last. Of a long row only the end is kept.
+    pub(crate) idle_owners: Vec<LostOwner>,
     /// Valid commits so far.
     pub n: u64,
     /// SHA-256 of the first commit's bytes: what the run's idempotency keys come from.
@@ -193,6 +197,7 @@ impl RunState {
             opened: None,
             epoch: Epoch::NONE,
             owner: None,
+            idle_owners: Vec::new(),
             n: 0,
             open: Digest::ZERO,
             tail: Digest::ZERO,
@@ -309,8 +314,11 @@ impl RunState {
 
     /// Whether nothing but an operator (or an expiry) can move the run.
     pub fn waits_for_operator(&self) -> bool {
-        if self.ending.is_some() || self.held_by().is_some() {
-            return self.ending.is_none();
+        if self.held_by().is_some() {
+            return true;
+        }
+        if self.ending.is_some() {
+            return false;
         }
         let steps = self.current_steps();
         steps.iter().any(|step| step.phase.asks().is_some())

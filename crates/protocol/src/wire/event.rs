@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, Attempt, ClientId, NodeId, OperatorId, Seq, SessionId, StepId};
 
-use super::{Payload, tag_only};
+use super::{Payload, Question, tag_only};
 
 /// Something that became true of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -293,35 +293,6 @@ pub enum Verdict {
     Abort {
         /// Why.
         reason: String,
-    },
-}
-
-/// What an operator is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Question {
-    /// May this call be made, or this run go on? Answers: approve, reject.
-    Approve {
-        /// Machine code of the kind of approval.
-        approval_kind: String,
-        /// What is granted.
-        capability: String,
-        /// What the person is shown.
-        presentation: AcceptedJson,
-    },
-    /// The attempt may have acted and nobody can say. Answers: run_again, record_done, reject.
-    InterruptedSideEffect {
-        /// The attempt.
-        attempt: Attempt,
-        /// The evidence, for the person who decides.
-        evidence: Vec<String>,
-    },
-    /// The attempt is proved not to have acted, for the last time that the runtime tries by itself. Answers: continue, record_done, reject.
-    Exhausted {
-        /// The attempt.
-        attempt: Attempt,
-        /// The fact that proves it.
-        fact: String,
     },
 }
 

@@ -9,15 +9,17 @@ mod body;
 mod commit;
 mod event;
 mod inbox;
+mod question;
 mod register;
 
 pub use body::Body;
 pub use commit::{Commit, JournalSubject, StoredCommit};
 pub use event::{
     Basis, Decision, Event, Fate, Finding, InFlight, InboxAnswer, Limits, Observation,
-    ObservationKind, OfferedTool, Question, Reason, Status, Verdict,
+    ObservationKind, OfferedTool, Reason, Status, Verdict,
 };
 pub use inbox::{CancelRequest, DecideRequest, Submission};
+pub use question::{LostOwner, Question};
 pub use register::{
     Armed, CallEnvelope, ClaimBody, LogbookRecord, Note, NoteKind, Outcome, OutcomeBody, Payload,
     RevokeReason, Sealed,

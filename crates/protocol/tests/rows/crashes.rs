@@ -26,7 +26,7 @@ fn finish(w: &mut World) {
         let question = state.open_questions().next();
         if let Some((id, approval)) = question.map(|(id, approval)| (id.to_string(), approval)) {
             let decision = match &approval.question {
-                Question::Approve { .. } => Decision::Approve,
+                Question::Approve { .. } | Question::Quarantined { .. } => Decision::Approve,
                 Question::InterruptedSideEffect { .. } => Decision::RecordDone {
                     result: json_of(r#"{"receipt":7}"#),
                 },

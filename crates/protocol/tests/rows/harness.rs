@@ -203,6 +203,7 @@ impl World {
             session: self.session.parse().unwrap(),
             tools: self.tools.clone(),
             clock_bound_ms: 0,
+            session_ttl_ms: crate::quarantine::TTL_MS,
             hook: self.hook.is_some(),
             weakening: RunWeakening::None,
         };
@@ -221,6 +222,12 @@ impl World {
                 self.queue.push_back(handed(*inbox, *letter, body.clone()));
             }
         }
+    }
+
+    /// The last life takes the run once more.
+    pub(crate) fn start_again(&mut self) {
+        self.lives -= 1;
+        self.start();
     }
 
     /// The owner's process dies, and everything that was meant for it is lost.

@@ -24,6 +24,7 @@ mod operators;
 mod outcomes;
 mod policies;
 mod probes;
+mod quarantine;
 mod runs;
 mod store;
 mod takeover;

@@ -298,17 +298,31 @@ fn s52_s8_a_cancel_takes_the_question_back() {
     let withdrawn = |event: &Event| matches!(event, Event::Withdrawn { approval, .. } if approval.as_str() == "run.1");
     assert!(w.events().iter().any(withdrawn));
     // A run that is ending already goes on ending, whatever the hook wants.
-    let mut w = World::deciding([call("pay")])
-        .hand("pay", [Hand::Runs])
-        .submit();
-    w.cancel();
-    w.hook = Some(waiting("go on"));
-    w.takeover();
-    assert_eq!((hooks(&w), w.is_ended()), (1, false));
-    let key = w.key("1-0", 1);
-    w.returns(&key, done("{}"));
-    w.pass(2_000);
-    assert!(w.is_ended() && asked(&w).is_empty());
+    for answer in [
+        waiting("go on"),
+        HookAnswer::Completed {
+            result: json_of("{}"),
+        },
+        HookAnswer::Conflict {
+            detail: "two ledgers".into(),
+        },
+        HookAnswer::Error {
+            error: "panicked".into(),
+        },
+    ] {
+        let mut w = World::deciding([call("pay")])
+            .hand("pay", [Hand::Runs])
+            .submit();
+        w.cancel();
+        w.hook = Some(answer);
+        w.takeover();
+        assert_eq!((hooks(&w), w.is_ended()), (1, false));
+        let key = w.key("1-0", 1);
+        w.returns(&key, done("{}"));
+        w.pass(2_000);
+        let cancelled = Some((Status::Cancelled, Reason::OperatorCancelled));
+        assert_eq!((w.ended(), asked(&w).len()), (cancelled, 0));
+    }
 }
 
 #[test]

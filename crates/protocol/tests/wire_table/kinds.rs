@@ -79,6 +79,7 @@ kinds!(QUESTIONS, question, Question:
     Question::Approve { .. } => "approve",
     Question::InterruptedSideEffect { .. } => "interrupted_side_effect",
     Question::Exhausted { .. } => "exhausted",
+    Question::Quarantined { .. } => "quarantined",
 );
 kinds!(DECISIONS, decision, Decision:
     Decision::Approve => "approve",

@@ -31,6 +31,7 @@ fn config(life: u8, weakening: RunWeakening) -> Result<RunConfig, IdError> {
         session: SessionId::new(format!("s{life}"))?,
         tools: outside::registry(),
         clock_bound_ms: 0,
+        session_ttl_ms: 30_000,
         hook: false,
         weakening,
     })

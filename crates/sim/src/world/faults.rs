@@ -1,9 +1,12 @@
 //! What goes wrong, and the sweep that heals: processes start, owners are found, calls are delivered again.
 
-use leasehold_protocol::Seq;
+use leasehold_protocol::{JournalSubject, Seq};
 use rand::Rng;
 
 use super::*;
+
+/// More owners than a poisoned run is allowed: it is put into quarantine twice.
+const MOST_POISONED: u32 = 9;
 
 impl World {
     pub(super) fn plan_faults(&mut self) {
@@ -19,6 +22,10 @@ impl World {
         for _ in 0..self.rng.random_range(0..3) {
             let at = self.rng.random_range(10..FAULTS_END_MS);
             self.send(at, Message::Steal);
+        }
+        if self.chance(10) {
+            let run = self.runs[self.rng.random_range(0..self.runs.len())].clone();
+            self.poison = Some((run, self.rng.random_range(1..MOST_POISONED)));
         }
     }
 
@@ -42,6 +49,18 @@ impl World {
                 it.logbook += 1;
                 self.tally.lost_logbooks += 1;
             }
+        }
+    }
+
+    /// Whether this write, just stored, is the last thing that its node did.
+    pub(super) fn poisoned(&mut self, run: &RunId, subject: &JournalSubject) -> bool {
+        let takes = matches!(subject, JournalSubject::Open | JournalSubject::Own);
+        match &mut self.poison {
+            Some((poisoned, left)) if takes && poisoned == run && *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
         }
     }
 

@@ -121,6 +121,8 @@ pub(crate) struct World {
     runs: Vec<RunId>,
     decided: BTreeSet<(RunId, String)>,
     folded: BTreeMap<RunId, (usize, RunState)>,
+    /// A run that ends the process of whoever takes it, and how many times more.
+    poison: Option<(RunId, u32)>,
     violations: Vec<Violation>,
     pub(crate) tally: Tally,
 }
@@ -159,6 +161,7 @@ impl World {
             runs: Vec::new(),
             decided: BTreeSet::new(),
             folded: BTreeMap::new(),
+            poison: None,
             violations: Vec::new(),
             tally: Tally::default(),
         };

@@ -12,6 +12,9 @@ use super::*;
 use crate::outside::PICKS;
 use crate::store::LetterKind;
 
+/// The nodes' session TTL: short, so that a schedule has time for several lives of one.
+pub(super) const SESSION_TTL_MS: u64 = 1_000;
+
 impl World {
     pub(super) fn start_run(&mut self, node: usize, run: &RunId) {
         let life = self.nodes[node].life;
@@ -28,6 +31,7 @@ impl World {
             session,
             tools: self.tools.clone(),
             clock_bound_ms: 0,
+            session_ttl_ms: SESSION_TTL_MS,
             hook: true,
             weakening: self.config.run,
         };
@@ -113,6 +117,10 @@ impl World {
                 } else {
                     Some(self.store.append(&run, &write))
                 };
+                if stored.as_ref().is_some_and(Result::is_ok) && self.poisoned(&run, &write.subject)
+                {
+                    return self.crash(Some(node), None);
+                }
                 let lost_after = self.fault(4);
                 self.tally.lost_acks += u64::from(lost_before || lost_after);
                 match stored {

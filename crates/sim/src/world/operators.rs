@@ -73,8 +73,10 @@ impl World {
         let result = AcceptedJson::empty_object();
         let pick = self.rng.random_range(0..10);
         match question {
-            Question::Approve { .. } if pick < 9 => Decision::Approve,
-            Question::Approve { .. } => Decision::Reject,
+            Question::Approve { .. } | Question::Quarantined { .. } if pick < 9 => {
+                Decision::Approve
+            }
+            Question::Approve { .. } | Question::Quarantined { .. } => Decision::Reject,
             // A careful operator looks at the world first; a careless one permits a second effect, and that is counted.
             Question::InterruptedSideEffect { .. }
                 if pick < 4 && step.is_some_and(|step| self.outside.happened(run, step)) =>

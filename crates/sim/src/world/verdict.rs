@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use leasehold_protocol::invariant::{self, RunRecord};
-use leasehold_protocol::{Event, Finding, Invariant, RunId, Violation};
+use leasehold_protocol::state::MAX_LOST_OWNERS;
+use leasehold_protocol::{Event, Finding, Invariant, Question, RunId, StoredCommit, Violation};
 use leasehold_tools::SideEffect;
 
 use super::*;
+
+/// Two lives of a node's session.
+const LOST_WITHIN_MS: i64 = 2 * nodes::SESSION_TTL_MS as i64;
 
 impl World {
     pub(crate) fn verdict(&mut self, trace: bool) -> (Vec<Violation>, Vec<String>) {
@@ -79,8 +83,47 @@ impl World {
         (std::mem::take(&mut self.violations), journals)
     }
 
+    /// No run costs more owners in a row than it is allowed: counted anew here, from the events alone (I16).
+    fn count_lost(&mut self, run: &RunId, journal: &[StoredCommit]) {
+        let (mut state, mut row, mut taken) = (RunState::new(run.clone()), 0, None);
+        for stored in journal {
+            let Ok(applied) = state.apply(stored) else {
+                return;
+            };
+            let Some(commit) = applied else { continue };
+            let quarantines = |event: &Event| {
+                let question = match event {
+                    Event::Requested { question, .. } => question,
+                    _ => return false,
+                };
+                matches!(question, Question::Quarantined { .. })
+            };
+            self.tally.quarantined += u64::from(commit.events.iter().any(quarantines));
+            let only_takes = commit
+                .events
+                .iter()
+                .all(|event| matches!(event, Event::Submitted { .. } | Event::Owned { .. }));
+            let soon = taken.is_some_and(|at| commit.at < at + LOST_WITHIN_MS);
+            row = match (only_takes, soon) {
+                (true, true) => row + 1,
+                (true, false) => 1,
+                (false, _) => 0,
+            };
+            taken = Some(commit.at);
+            if state.held_by().is_some() {
+                // Held already: its owners do nothing but write down what operators say.
+                row = 0;
+            }
+            if row > MAX_LOST_OWNERS {
+                let text = format!("{row} owners in a row were lost right after they took it");
+                self.violate(Invariant::I16, run, text);
+            }
+        }
+    }
+
     pub(super) fn count(&mut self, run: &RunId) {
         let journal = self.store.journals.get(run).cloned().unwrap_or_default();
+        self.count_lost(run, &journal);
         for commit in journal
             .iter()
             .filter_map(|stored| leasehold_protocol::Commit::decode(stored.body.as_bytes()).ok())
