@@ -101,7 +101,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
             return Ok(Exit::Done);
         }
     };
-    let (logbook, mark) = open_logbook(&store, &args).await?;
+    let (logbook, moved_from, mark) = open_logbook(&store, &args).await?;
     let alive = Session::start(SessionOptions {
         target: target.clone(),
         role: Role::Worker {
@@ -125,6 +125,7 @@ pub(crate) async fn run(target: &Target, args: WorkerArgs) -> Result<Exit, Failu
     options.worker = Some(WorkerOptions {
         worker: args.name.clone(),
         logbook: logbook.clone(),
+        moved_from,
         slots: args.slots.into(),
     });
     options.authority = alive.authority();
@@ -205,7 +206,7 @@ async fn open(target: &Target, args: &WorkerArgs) -> Result<NatsStore, Failure> 
 async fn open_logbook(
     store: &NatsStore,
     args: &WorkerArgs,
-) -> Result<(Arc<SledLogbook>, (Seq, LogbookMark)), Failure> {
+) -> Result<(Arc<SledLogbook>, Option<String>, (Seq, LogbookMark)), Failure> {
     let options = || LogbookOptions {
         worker: args.name.clone(),
         now: SystemClock.now().wall,
@@ -230,7 +231,10 @@ async fn open_logbook(
         }
         let mark = mark_of(logbook);
         match store.put_logbook_mark(&args.name, revision, &mark).await {
-            Ok(revision) => return Ok((Arc::new(opened.logbook), (revision, mark))),
+            Ok(revision) => {
+                let logbook = Arc::new(opened.logbook);
+                return Ok((logbook, opened.moved_from, (revision, mark)));
+            }
             // Somebody of the same name has just started as well: what it wrote is looked at.
             Err(AppendError::Refused { .. } | AppendError::Unknown(_)) => {}
             Err(error) => return Err(Failure::broken(error)),

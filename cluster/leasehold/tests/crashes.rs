@@ -171,6 +171,39 @@ fn i16_k42_a_run_that_kills_every_process_that_opens_it_waits_for_an_operator_an
 }
 
 #[test]
+fn s51_a_logbook_that_was_moved_here_says_unsure_where_it_would_have_said_not_started() {
+    // Claimed and not armed: on the machine of the logbook this is proved not to have begun, and is begun again.
+    for (moved, code, lines) in [(false, 0, 1), (true, 5, 0)] {
+        let place = Place::new();
+        place.go();
+        let mut dev = place.dev(&["--stall", "W3"]);
+        place.submit("r", &[&call("append")]);
+        dev.wait_for("reached W3");
+        dev.kill();
+        let _dev = if moved {
+            let Some(mut dev) = support::Dev::spawn_elsewhere(&place, "0123456789abcdef") else {
+                println!(
+                    "SKIPPED needs: mount namespaces: s51_a_logbook_that_was_moved_here_says_unsure_where_it_would_have_said_not_started"
+                );
+                return;
+            };
+            dev.wait_for("ready: ");
+            dev.wait_err("the worker's logbook was made on another machine");
+            dev
+        } else {
+            place.dev(&[])
+        };
+        let file = place.path("r.json");
+        place.ends(code, &["run", file.to_str().unwrap(), "--wait"]);
+        assert_eq!(place.lines(), lines);
+        let text = place.ends(0, &["show", "r"]);
+        let why = "moved here from machine ";
+        assert_eq!(text.contains(why), moved, "{text}");
+        assert_eq!(place.json(0, &["verify", "--json"])["violations"], 0);
+    }
+}
+
+#[test]
 fn a_recording_that_was_changed_does_not_replay() {
     let place = Place::new();
     let record = place.path("inputs.jsonl");

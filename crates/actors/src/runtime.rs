@@ -80,6 +80,8 @@ pub struct WorkerOptions {
     pub worker: WorkerId,
     /// Its own logbook.
     pub logbook: Arc<dyn Logbook>,
+    /// The machine on which the logbook was made, if it is another one than this.
+    pub moved_from: Option<String>,
     /// How many calls run side by side; at least 1.
     pub slots: usize,
 }
@@ -100,6 +102,7 @@ impl RuntimeOptions {
         options.worker = Some(WorkerOptions {
             worker: WorkerId::new("local")?,
             logbook,
+            moved_from: None,
             slots: USUAL_SLOTS,
         });
         Ok(options)
@@ -199,6 +202,7 @@ impl Runtime {
                     worker: worker.worker,
                     incarnation: shared.ids.incarnation()?,
                     logbook: worker.logbook.id().clone(),
+                    moved_from: worker.moved_from,
                     weakening: options.worker_weakening,
                 };
                 let side = WorkerSide {

@@ -40,7 +40,7 @@ pub struct OpenedLogbook {
     pub logbook: SledLogbook,
     /// Where an earlier one that could not be believed was moved, and why; its attempts are unknown.
     pub quarantined: Option<(PathBuf, OpenError)>,
-    /// The machine on which it was made, if that is another one: the folder's lock proves nothing about attempts claimed there.
+    /// The machine on which it was made, if that is not known to be this one: the folder's lock proves nothing about attempts claimed there.
     pub moved_from: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl SledLogbook {
         let reads = Reads::new(db, writer.health().clone());
         let moved_from = marker
             .machine
-            .filter(|made| machine_id().is_some_and(|here| here != *made));
+            .filter(|made| machine_id().as_ref() != Some(made));
         let logbook = Self {
             writer,
             reads,

@@ -117,6 +117,7 @@ pub(crate) fn worker(
     Ok(WorkerOptions {
         worker,
         logbook: Arc::new(logbook.logbook),
+        moved_from: logbook.moved_from,
         slots: slots.unwrap_or(SLOTS),
     })
 }

@@ -97,6 +97,7 @@ pub(crate) async fn run(folder: &Path, args: DevArgs) -> Result<Exit, Failure> {
     .map_err(Failure::broken)?;
     if let Some(worker) = &mut options.worker {
         worker.slots = args.slots.into();
+        worker.moved_from = opened.moved_from;
     }
     if !args.stall.is_empty() {
         options.points = Arc::new(Stalls::new(args.stall));
@@ -199,6 +200,7 @@ pub(crate) fn agents() -> Result<Agents, Failure> {
 struct Folder {
     store: EmbeddedStore,
     logbook: Arc<SledLogbook>,
+    moved_from: Option<String>,
 }
 
 pub(crate) fn fresh_session() -> Result<SessionId, Failure> {
@@ -232,6 +234,7 @@ fn open(folder: &Path, session: &SessionId) -> Result<Folder, Failure> {
     Ok(Folder {
         store,
         logbook: Arc::new(opened.logbook),
+        moved_from: opened.moved_from,
     })
 }
 
@@ -245,7 +248,7 @@ pub(crate) fn tell_of_logbook(opened: &OpenedLogbook) {
     }
     if let Some(machine) = &opened.moved_from {
         say::aside(&format!(
-            "the worker's logbook was made on another machine ({machine}); if a process still runs there, stop it"
+            "the worker's logbook was made on another machine ({machine}); if a process still runs there, stop it. Of a call that an earlier life had begun, this one says only what its tool returned: whether anything else happened is asked of an operator"
         ));
     }
 }

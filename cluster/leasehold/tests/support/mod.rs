@@ -183,12 +183,40 @@ impl Dev {
 
     /// Starts it.
     pub fn spawn(place: &Place, more: &[&str]) -> Self {
-        let mut child = place
-            .command(&["dev", "--tools"])
+        let mut command = place.command(&["dev", "--tools"]);
+        command
             .arg(place.path("tools.toml"))
             .arg("--set")
             .arg(format!("PLACE={}", place.folder.path().display()))
-            .args(more)
+            .args(more);
+        Self::of(command)
+    }
+
+    /// Starts it where the machine's id is another one; `None` if this machine gives no mount namespace.
+    pub fn spawn_elsewhere(place: &Place, machine: &str) -> Option<Self> {
+        let id = place.write("machine-id", machine);
+        let script = format!(
+            "mount --bind {id} /etc/machine-id || exit 77; exec {program} --data {data} dev --tools {tools} --set PLACE={place}",
+            id = id.display(),
+            program = env!("CARGO_BIN_EXE_leasehold"),
+            data = place.data().display(),
+            tools = place.path("tools.toml").display(),
+            place = place.folder.path().display(),
+        );
+        let namespace = |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "--map-root-user", "sh", "-c", script]);
+            command
+        };
+        let probe = format!("mount --bind {} /etc/machine-id", id.display());
+        let given = namespace(&probe).output();
+        given
+            .is_ok_and(|output| output.status.success())
+            .then(|| Self::of(namespace(&script)))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -18,6 +18,9 @@ pub struct WorkerIdentity {
     pub incarnation: Incarnation,
     /// Its logbook file.
     pub logbook: LogbookId,
+    /// The machine on which that file was made, if it is another one than this: of what earlier lives claimed, the file's lock and its silence
+    /// prove nothing here, because the life that claimed may still run there.
+    pub moved_from: Option<String>,
     /// A negative control.
     pub weakening: WorkerWeakening,
 }

@@ -73,6 +73,8 @@ pub struct AttemptMachine {
     claim: ClaimId,
     /// The claim that an outcome or note belongs to; absent of a read_only call.
     for_claim: Option<ClaimId>,
+    /// The claim was made by a life that may still run, on the machine that the logbook was moved from.
+    elsewhere: bool,
     /// Only settle what a predecessor left; never execute.
     resolving: bool,
     call: Option<(Seq, CallEnvelope)>,
@@ -110,6 +112,7 @@ impl AttemptMachine {
             key,
             claim,
             for_claim: None,
+            elsewhere: false,
             resolving: false,
             chain: Chain::default(),
             stage: Stage::Looking,
@@ -145,6 +148,7 @@ impl AttemptMachine {
             key,
             claim,
             for_claim: None,
+            elsewhere: false,
             resolving: true,
             call: None,
             chain: Chain::default(),
@@ -290,7 +294,7 @@ impl AttemptMachine {
                     // Another machine of this process has it.
                     return self.acknowledge(out);
                 }
-                self.consult(claim, logbook, out);
+                self.consult(claim, &incarnation, logbook, out);
             }
             Some(_) => self.acknowledge(out),
         }
@@ -312,7 +316,7 @@ impl AttemptMachine {
                 && logbook == self.me.logbook
                 && (self.resolving || incarnation != self.me.incarnation) =>
             {
-                self.consult(claim, logbook, out);
+                self.consult(claim, &incarnation, logbook, out);
             }
             _ => {
                 out.push(AttemptEffect::Published);
@@ -347,7 +351,7 @@ impl AttemptMachine {
                     ..
                 },
             )) if worker == self.me.worker && incarnation != self.me.incarnation => {
-                self.consult(claim, logbook, out)
+                self.consult(claim, &incarnation, logbook, out)
             }
             Some(_) => self.acknowledge(out),
             None => {

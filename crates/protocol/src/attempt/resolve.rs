@@ -1,11 +1,12 @@
 //! What a new incarnation says of its predecessor's attempts: from the logbook, and nothing beyond it.
 //!
 //! Stored outcome: publish it. Claimed and never armed: a tombstone, then `not_started`. Armed without an outcome: `unsure`. A logbook that
-//! is another file, or cannot be read, knows nothing: `unsure`.
+//! is another file, or cannot be read, knows nothing: `unsure`. One that was moved here from another machine proves nothing about what was
+//! claimed by earlier lives: the outcomes of tools that it holds are published, all else is `unsure`.
 
 use super::io::{AttemptEffect, LogbookAnswer};
 use super::{AttemptMachine, Stage, WorkerWeakening};
-use crate::ids::{ClaimId, LogbookId};
+use crate::ids::{ClaimId, Incarnation, LogbookId};
 use crate::wire::{LogbookRecord, NoteKind, OutcomeBody};
 
 impl AttemptMachine {
@@ -13,6 +14,7 @@ impl AttemptMachine {
     pub(super) fn consult(
         &mut self,
         claim: ClaimId,
+        incarnation: &Incarnation,
         logbook: LogbookId,
         out: &mut Vec<AttemptEffect>,
     ) {
@@ -24,6 +26,7 @@ impl AttemptMachine {
             );
             return self.unsure(detail, out);
         }
+        self.elsewhere = self.me.moved_from.is_some() && *incarnation != self.me.incarnation;
         self.stage = Stage::Consulting { claim };
         out.push(AttemptEffect::ReadRecord);
     }
@@ -67,6 +70,17 @@ impl AttemptMachine {
             };
         }
         let expected = self.chain.last;
+        let settles = matches!(
+            &record,
+            Some(LogbookRecord::Outcome { armed, outcome })
+                if armed.claim == claim && !matches!(outcome, OutcomeBody::NotStarted { .. })
+        );
+        if let (Some(machine), true, false) = (&self.me.moved_from, self.elsewhere, settles) {
+            let detail = format!(
+                "claimed by an earlier life of this worker; its logbook has been moved here from machine {machine}, where that life may still run, so the logbook cannot tell that nothing was begun"
+            );
+            return self.unsure(detail, out);
+        }
         match record {
             None => {
                 let why = "claimed by an earlier life of this worker, which never armed".to_owned();

@@ -48,6 +48,7 @@ pub(crate) fn me(incarnation: &str) -> WorkerIdentity {
         worker: "w".parse().unwrap(),
         incarnation: incarnation.parse().unwrap(),
         logbook: "lb".parse().unwrap(),
+        moved_from: None,
         weakening: WorkerWeakening::None,
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct World {
     // The workers' side.
     pub(crate) hands: BTreeMap<String, VecDeque<Hand>>,
     pub(crate) incarnation: u32,
+    /// The machine that the logbook was moved from.
+    pub(crate) moved_from: Option<String>,
     pub(crate) claims: u32,
     /// The worker's process is there and answers.
     pub(crate) worker_alive: bool,
@@ -141,6 +143,7 @@ impl World {
             seen: Vec::new(),
             hands: BTreeMap::new(),
             incarnation: 1,
+            moved_from: None,
             claims: 0,
             worker_alive: true,
             logbook: BTreeMap::new(),

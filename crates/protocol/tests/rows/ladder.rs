@@ -2,8 +2,8 @@
 
 use leasehold_protocol::run::SILENCE_SLACK_MS;
 use leasehold_protocol::{
-    Basis, ClaimBody, Decision, Effect, Event, Fate, Finding, Link, ObservationKind, Reason,
-    RevokeReason, Status, WIRE_VERSION,
+    Basis, ClaimBody, Decision, Effect, Event, Fate, Finding, Link, LogbookRecord, ObservationKind,
+    OutcomeBody, Question, Reason, RevokeReason, Status, WIRE_VERSION,
 };
 use leasehold_tools::SideEffect;
 
@@ -133,6 +133,44 @@ fn s51_a_takeover_leaves_unclaimed_calls_alone() {
     w.pass(30_000);
     assert!(w.is_ended());
     assert_eq!((w.step("1-0").attempts.len(), w.acted("1-0")), (1, 1));
+}
+
+#[test]
+fn s51_rung_3_a_logbook_from_another_machine_never_says_that_nothing_was_begun() {
+    for hand in [Hand::DiesClaimed, Hand::DiesArmed, Hand::DiesActed] {
+        let mut w = World::deciding([call("pay"), complete()])
+            .hand("pay", [hand.clone(), Hand::Returns(done("{}"))])
+            .submit();
+        w.moved_from = Some("m-1".into());
+        w.restart_worker();
+        let key = w.key("1-0", 1);
+        let chain = leasehold_protocol::Chain::read(w.class("pay"), &w.chains[&key]);
+        assert_eq!(chain.outcome, None, "{hand:?}");
+        let state = w.state();
+        let (_, asked) = state.open_questions().next().expect("a question");
+        let Question::InterruptedSideEffect { evidence, .. } = &asked.question else {
+            panic!("{asked:?}")
+        };
+        let why = |line: &String| line.contains("moved here from machine m-1");
+        assert!(evidence.iter().any(why), "{hand:?}: {evidence:?}");
+    }
+    // What the tool returned is true on every machine, and what this machine's lives claim is theirs to say.
+    let mut w = World::deciding([call("pay"), complete()])
+        .hand("pay", [Hand::DiesActed])
+        .submit();
+    let key = w.key("1-0", 1);
+    let Some(LogbookRecord::Armed(armed)) = w.logbook.remove(&key) else {
+        panic!("it is armed")
+    };
+    let outcome = OutcomeBody::Done {
+        result: payload("{}"),
+    };
+    w.logbook
+        .insert(key, LogbookRecord::Outcome { armed, outcome });
+    w.moved_from = Some("m-1".into());
+    w.restart_worker();
+    w.pass(30_000);
+    assert_eq!((w.is_ended(), w.acted("1-0")), (true, 1));
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl World {
             worker: worker(),
             incarnation: format!("i-{}", self.incarnation).parse().unwrap(),
             logbook: "lb-1".parse().unwrap(),
+            moved_from: self.moved_from.clone(),
             weakening: WorkerWeakening::None,
         }
     }

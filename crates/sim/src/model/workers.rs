@@ -49,6 +49,7 @@ impl State {
             worker: WorkerId::new(name(worker))?,
             incarnation: Incarnation::new(format!("w{worker}-{}", it.life))?,
             logbook: LogbookId::new(format!("book-{worker}-{}", it.book))?,
+            moved_from: None,
             weakening,
         })
     }

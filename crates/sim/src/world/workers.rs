@@ -20,6 +20,7 @@ impl World {
             worker: WorkerId::new(format!("w{worker}")).ok()?,
             incarnation: Incarnation::new(format!("w{worker}-{}", it.life)).ok()?,
             logbook: LogbookId::new(format!("book-{}", it.logbook)).ok()?,
+            moved_from: None,
             weakening: self.config.worker,
         })
     }
