@@ -108,12 +108,14 @@ impl CallQueue for EmbeddedStore {
                     .reads()
                     .get(&key)?
                     .ok_or_else(|| Damage::new("the call's envelope is missing").of(&key))?;
+                // What stands before the call is known here at no cost: such a chain has to be looked at first.
+                let follows = record.number != Seq::NONE.0;
                 let call = load(self.blobs(), record.content)?;
                 return Ok(Delivery {
                     seq,
                     chain,
                     call,
-                    redelivered,
+                    redelivered: redelivered || follows,
                 });
             }
             tokio::select! {

@@ -118,7 +118,8 @@ pub struct Delivery {
     pub chain: ChainKey,
     /// The envelope's bytes.
     pub call: Bytes,
-    /// Whether it was, or may have been, handed out before: by this process, or by an earlier one that stored it.
+    /// Whether its chain has to be read before it is claimed: it was, or may have been, handed out before (by this process, or by an earlier
+    /// one that stored it), or the store sees, without asking for it, that something stands before the call.
     pub redelivered: bool,
 }
 
