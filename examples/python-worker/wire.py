@@ -80,6 +80,8 @@ class Wire:
     def __init__(self, client: Client, shards: int, worker: str, asks: bool, now: Callable[[], float]) -> None:
         self.client = client
         self.shards = shards
+        # Where streams have copies, consumers are kept in memory; only who makes consumers has to know.
+        self.copies = 1
         self.worker = worker
         self.asks = asks
         self._now = now
@@ -108,7 +110,9 @@ class Wire:
             shards = int(info["config"]["metadata"]["leasehold.shards"])
         except (KeyError, ValueError) as error:
             raise SystemExit("error: there is no Leasehold cluster at this server; start a node there first") from error
-        return cls(client, shards, worker, False, now)
+        wire = cls(client, shards, worker, False, now)
+        wire.copies = int(info["config"].get("num_replicas", 1))
+        return wire
 
     def stream(self, attempt: Attempt) -> str:
         return names.stream(names.shard(attempt.run, self.shards))
@@ -310,6 +314,8 @@ class Wire:
             "headers_only": True,
             "inactive_threshold": 7 * 24 * 3600 * 1_000_000_000,
         }
+        if self.copies > 1:
+            config["mem_storage"] = True
         stream = names.stream(number)
         answer = await _api(self.client, f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config})
         if "error" in answer:

@@ -306,8 +306,10 @@ impl NatsStore {
                 }
                 let tools = AcceptedJson::check(body).ok();
                 let tools = tools.and_then(|json| json.parse::<Vec<String>>().ok());
-                let pool =
-                    tools.and_then(|tools| Pool::named(&consumer, &tools, self.inner.ack_wait));
+                let pool = tools.and_then(|tools| {
+                    let (ack_wait, replicas) = (self.inner.ack_wait, self.inner.cluster.replicas);
+                    Pool::named(&consumer, &tools, ack_wait, replicas)
+                });
                 let pool = pool.ok_or("the consumer's name is not the one of these tools")?;
                 pool.provide(self.wire(), shard).await?;
                 Ok(Vec::new())

@@ -273,6 +273,10 @@ impl Target {
             (Some(token), None) => options.token(token),
             (None, _) => options,
         };
+        // The client reads these itself, and does not say which one it could not.
+        for path in [&self.tls_ca, &self.tls_cert, &self.tls_key] {
+            path.as_ref().map(read).transpose()?;
+        }
         if let Some(path) = &self.tls_ca {
             options = options.add_root_certificates(path.clone());
         }

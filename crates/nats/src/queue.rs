@@ -58,10 +58,15 @@ impl Pool {
     }
 
     /// The pool that has this name, if it is the one of these tools.
-    pub(crate) fn named(consumer: &str, tools: &[String], ack_wait: Duration) -> Option<Self> {
+    pub(crate) fn named(
+        consumer: &str,
+        tools: &[String],
+        ack_wait: Duration,
+        replicas: usize,
+    ) -> Option<Self> {
         let domain = consumer.strip_prefix("pool_")?.rsplit_once('_')?.0;
         let domain = leasehold_tools::from_subject_token(domain).ok()?;
-        let pool = Self::new(&domain, tools, ack_wait);
+        let pool = Self::new(&domain, tools, ack_wait, replicas);
         (pool.consumer == consumer && !tools.is_empty()).then_some(pool)
     }
 }
