@@ -3,7 +3,7 @@
 use leasehold_protocol::run::SILENCE_SLACK_MS;
 use leasehold_protocol::{
     Basis, ClaimBody, Decision, Effect, Event, Fate, Finding, Link, LogbookRecord, ObservationKind,
-    OutcomeBody, Question, Reason, RevokeReason, Status, WIRE_VERSION,
+    OutcomeBody, Question, Reason, RevokeReason, Seq, Status, WIRE_VERSION,
 };
 use leasehold_tools::SideEffect;
 
@@ -133,6 +133,38 @@ fn s51_a_takeover_leaves_unclaimed_calls_alone() {
     w.pass(30_000);
     assert!(w.is_ended());
     assert_eq!((w.step("1-0").attempts.len(), w.acted("1-0")), (1, 1));
+}
+
+/// A call that nobody has taken, behind a message that was in its chain before it.
+fn headless() -> World {
+    let mut w = World::deciding([call("pay"), complete()])
+        .hand("pay", [Hand::Absent])
+        .submit();
+    let key = w.key("1-0", 1);
+    let chain = w.chains.get_mut(&key).unwrap();
+    let mut older = chain[0].clone();
+    (older.seq, older.link, older.writer) = (Seq(1), Link::Claim, "w".into());
+    chain.insert(0, older);
+    // The checker says so as well.
+    w.broken = true;
+    w
+}
+
+#[test]
+fn s51_i18_a_chain_that_does_not_begin_with_its_call_ends_the_run_as_a_conflict() {
+    let mut w = headless();
+    w.pass(2_000);
+    let conflict = Some((Status::Failed, Reason::ReconcileConflict));
+    assert_eq!(w.ended(), conflict);
+    assert_eq!(w.findings("1-0"), [Some(Finding::Conflict)]);
+    let mut w = headless();
+    w.cancel();
+    w.pass(2_000);
+    let cancelled = Some((Status::Cancelled, Reason::OperatorCancelled));
+    assert_eq!(w.ended(), cancelled);
+    assert_eq!(w.in_flight()[0].fate, Fate::InterruptedUnknown);
+    // Nobody fills the chain with revocations that count for nothing.
+    assert!(w.chains[&w.key("1-0", 1)].len() <= 3);
 }
 
 #[test]

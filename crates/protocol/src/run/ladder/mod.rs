@@ -69,12 +69,24 @@ impl RunMachine {
                 return self.decision_ends(id, None, approval, decision).map(drop);
             }
             Phase::Decided { .. } if self.has_finding(id) => return Ok(()),
+            Phase::InFlight | Phase::Decided { .. } if self.is_headless(id) => {
+                // Whatever is written to such a chain counts for nothing: neither a revocation nor a seal would ever hold.
+                let text = "the first message of the attempt's chain is not its call: the chain was purged, restored or forged, and proves nothing";
+                self.close_conflict(id, text, text)?;
+                return self.begin_ending(Reason::ReconcileConflict, Some(text.to_owned()), None);
+            }
             _ => {}
         }
         match self.fact(id) {
             Some(fact) => self.on_fact(id, phase, fact),
             None => self.on_silence(id, phase),
         }
+    }
+
+    /// Whether something stands in the attempt's chain, and its call is not the first of it.
+    fn is_headless(&self, id: StepId) -> bool {
+        let chain = self.watches.get(&id).map(|watch| &watch.chain);
+        chain.is_some_and(|chain| chain.call.is_none() && chain.last > Seq::NONE)
     }
 
     fn has_finding(&self, id: StepId) -> bool {

@@ -148,18 +148,15 @@ impl RunMachine {
         self.finish(id, attempt, own(ObservationKind::Interrupted, None, &text))
     }
 
-    pub(super) fn close_conflict(&mut self, id: StepId, detail: &str) -> Result<(), String> {
+    pub(super) fn close_conflict(
+        &mut self,
+        id: StepId,
+        detail: &str,
+        text: &str,
+    ) -> Result<(), String> {
         let attempt = self.watches.get(&id).map(|watch| watch.key.attempt);
         self.found(id, Finding::Conflict, None, detail.to_owned())?;
-        self.finish(
-            id,
-            attempt,
-            own(
-                ObservationKind::Interrupted,
-                None,
-                &format!("the tool's probe contradicts the record: {detail}"),
-            ),
-        )
+        self.finish(id, attempt, own(ObservationKind::Interrupted, None, text))
     }
 
     /// What a person decided about an attempt, where it ends the step; `false` where it asks for another attempt.

@@ -199,7 +199,8 @@ impl RunMachine {
                 ),
             ),
             ProbeSlot::Answered(ProbeReply::Conflict { detail }) => {
-                self.close_conflict(id, &detail)?;
+                let text = format!("the tool's probe contradicts the record: {detail}");
+                self.close_conflict(id, &detail, &text)?;
                 self.begin_ending(Reason::ReconcileConflict, Some(detail), None)
             }
             ProbeSlot::Answered(ProbeReply::Unknown { detail }) => {
