@@ -27,7 +27,7 @@ impl NatsStore {
     async fn ask_pieces(&self, digest: &Digest) -> Result<Vec<Stored>, StoreError> {
         let mut stored: Vec<Stored> = Vec::new();
         loop {
-            let asked = Question::Piece(digest.clone(), stored.len());
+            let asked = Question::Piece(*digest, stored.len());
             let answer = self.wire().ask(&asked, Bytes::new()).await;
             let answer = answer.map_err(|error| error.store(&format!("blob {digest}")))?;
             let Some(next) = answer.into_iter().next() else {

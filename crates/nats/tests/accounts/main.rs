@@ -38,6 +38,7 @@ use raw::{Got, Raw};
 use rows::rows;
 
 const ONE: &str = include_str!("../../../../cluster/nats/one.conf");
+const THREE: &str = include_str!("../../../../cluster/nats/three.conf");
 const ACCOUNTS: &str = include_str!("../../../../cluster/nats/accounts.conf");
 /// The consumer of the shipped plan's payments domain, and the one of its mail domain.
 const POOL: &str = "pool_payments_75670ef8d72a3dd4";
@@ -47,26 +48,20 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// One server, as shipped, with the line about accounts that its file has as a comment.
 async fn shipped() -> Server {
-    shipped_with(ACCOUNTS).await
+    shipped_with(1, ACCOUNTS).await
 }
 
-async fn shipped_with(accounts: &str) -> Server {
+async fn shipped_with(count: usize, accounts: &str) -> Server {
     let users = ["NODE", "PAY_1", "PAY_2", "MAIL_1", "DESK", "ANA"];
-    let passwords = users
-        .iter()
-        .map(|user| (format!("PASSWORD_{user}"), password(user)));
-    let values = [
-        ("NAME".to_owned(), "one".to_owned()),
-        ("MONITOR".to_owned(), "\"127.0.0.1:-1\"".to_owned()),
-        ("MAX_FILE".to_owned(), "1GB".to_owned()),
-    ];
-    let values: Vec<(String, String)> = passwords
-        .chain(values)
-        .map(|(name, value)| (format!("LEASEHOLD_NATS_{name}"), value))
-        .collect();
-    let one = ONE.replace("# include accounts.conf", "include accounts.conf");
-    assert_ne!(one, ONE);
-    configured(&[("one.conf", &one), ("accounts.conf", accounts)], &values).await
+    let values = users.map(|user| {
+        let variable = format!("LEASEHOLD_NATS_PASSWORD_{user}");
+        (variable, password(user))
+    });
+    let file = if count == 1 { ONE } else { THREE };
+    let shipped = file.replace("# include accounts.conf", "include accounts.conf");
+    assert_ne!(shipped, file);
+    let files = [("nats.conf", &*shipped), ("accounts.conf", accounts)];
+    configured(count, &files, &values).await
 }
 
 fn password(user: &str) -> String {
@@ -135,7 +130,15 @@ async fn dispatch(node: &NatsStore, chain: &ChainKey, envelope: &str) -> Seq {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_in_its_domains_account_does_all_that_a_worker_does() {
-    let server = shipped().await;
+    does_all(shipped().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_in_its_domains_account_does_all_on_three_servers() {
+    does_all(shipped_with(3, ACCOUNTS).await).await;
+}
+
+async fn does_all(server: Server) {
     let node = node(&server).await;
     let chain = chain("r", "charge_card");
     let mut hints = node.hints(&chain.origin);
@@ -265,7 +268,11 @@ async fn without_a_node_a_worker_in_a_domain_says_that_none_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_without_a_permission_says_which_subject_and_what_to_grant() {
     let granted = "\"lh.ask.cluster.pay-1\"";
-    let server = shipped_with(&ACCOUNTS.replacen(granted, "\"lh.ask.cluster.other\"", 1)).await;
+    let server = shipped_with(
+        1,
+        &ACCOUNTS.replacen(granted, "\"lh.ask.cluster.other\"", 1),
+    )
+    .await;
     let node = node(&server).await;
     let refusal = async |options: Options| match NatsStore::open(options).await {
         Ok(_) => panic!("it was not refused"),
@@ -340,6 +347,11 @@ async fn each_operation_that_is_allowed_happens_and_none_that_is_forbidden() {
         "calls come without their commit"
     );
     let ack = delivered.reply.unwrap().to_string();
+    // Nor does a node hand the commit out.
+    let chain = "lh.ask.chain.r.charge_5Fcard.1-0.1.s-1";
+    let call = pay.request(chain, Bytes::new()).await.unwrap();
+    assert!(call.headers.unwrap().get("Lh-Call").is_some());
+    assert!(call.payload.is_empty(), "chains come without their commit");
 
     let mut wrong = Vec::new();
     for row in rows(&ack) {
@@ -385,7 +397,7 @@ async fn in_one_account_a_worker_has_the_servers_answers_stored_in_a_journal() {
             subscribe { allow: ["_INBOX.pay-1.>"] }
         } }
     ] } }"#;
-    let server = shipped_with(one).await;
+    let server = shipped_with(1, one).await;
     let node = node(&server).await;
     dispatch(&node, &chain("r", "charge_card"), "{}").await;
     let root = Raw::connect(&server, "node").await;

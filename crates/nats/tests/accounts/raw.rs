@@ -40,7 +40,7 @@ impl Raw {
                 }
                 std::future::ready(())
             })
-            .connect(&server.url)
+            .connect(server.url.split(',').collect::<Vec<_>>())
             .await
             .unwrap();
         let user = user.to_owned();

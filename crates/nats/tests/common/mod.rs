@@ -23,69 +23,93 @@ pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long a delivered message is its receiver's.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(2);
 
-/// A server with a configuration of the test's own.
+/// Servers with a configuration of the test's own.
 pub(crate) struct Server {
-    child: std::process::Child,
+    children: Vec<std::process::Child>,
+    /// All of them.
     pub(crate) url: String,
     _folder: tempfile::TempDir,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
 /// Runs one with this configuration; `STORE` in it is a folder of its own.
 pub(crate) async fn server(config: &str) -> Server {
-    configured(
-        &[("nats.conf", &format!("listen: $LISTEN\n{config}\n"))],
-        &[],
-    )
-    .await
+    let config = format!("listen: $LEASEHOLD_NATS_LISTEN\n{config}\n");
+    configured(1, &[("nats.conf", &config)], &[]).await
 }
 
-/// Runs one with these files, of which it reads the first, and these values beside `LISTEN`, its address.
-pub(crate) async fn configured(files: &[(&str, &str)], values: &[(String, String)]) -> Server {
+/// Runs so many with these files, of which they read the first, and these values beside their own addresses and folders.
+pub(crate) async fn configured(
+    count: usize,
+    files: &[(&str, &str)],
+    values: &[(String, String)],
+) -> Server {
     let binary = ServerBinary::find().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let store = folder.path().display().to_string();
+    let place = folder.path().display().to_string();
     for (name, text) in files {
-        std::fs::write(
-            folder.path().join(name),
-            text.replace("STORE/", &format!("{store}/")),
-        )
-        .unwrap();
+        let text = text.replace("STORE/", &format!("{place}/"));
+        std::fs::write(folder.path().join(name), text).unwrap();
     }
-    let listen = format!("\"127.0.0.1:{port}\"");
-    let child = std::process::Command::new(binary.path())
-        .arg("-c")
-        .arg(folder.path().join(files.first().unwrap().0))
-        .env("LISTEN", &listen)
-        .env("LEASEHOLD_NATS_LISTEN", &listen)
-        .env("LEASEHOLD_NATS_STORE", format!("\"{store}/js\""))
-        .envs(values.iter().cloned())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    for _ in 0..200 {
-        if tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .is_ok()
-        {
-            break;
+    let free: Vec<_> = (0..2 * count)
+        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let ports: Vec<u16> = free
+        .iter()
+        .map(|free| free.local_addr().unwrap().port())
+        .collect();
+    drop(free);
+    let (clients, routes) = ports.split_at(count);
+    let all: Vec<String> = routes
+        .iter()
+        .map(|port| format!("\"nats://127.0.0.1:{port}\""))
+        .collect();
+    let mut children = Vec::new();
+    for (n, (client, route)) in clients.iter().zip(routes).enumerate() {
+        let own = [
+            ("NAME", format!("nats-{n}")),
+            ("LISTEN", format!("\"127.0.0.1:{client}\"")),
+            ("MONITOR", "\"127.0.0.1:-1\"".to_owned()),
+            ("STORE", format!("\"{place}/js-{n}\"")),
+            ("MAX_FILE", "1GB".to_owned()),
+            ("CLUSTER", "test".to_owned()),
+            ("CLUSTER_LISTEN", format!("\"127.0.0.1:{route}\"")),
+            ("ROUTES", format!("[{}]", all.join(", "))),
+        ];
+        let own = own.map(|(name, value)| (format!("LEASEHOLD_NATS_{name}"), value));
+        let child = std::process::Command::new(binary.path())
+            .arg("-c")
+            .arg(folder.path().join(files.first().unwrap().0))
+            .envs(own)
+            .envs(values.iter().cloned())
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        children.push(child.unwrap());
+    }
+    for port in clients {
+        for _ in 0..200 {
+            let connected = tokio::net::TcpStream::connect(("127.0.0.1", *port)).await;
+            if connected.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
         }
-        tokio::time::sleep(Duration::from_millis(25)).await;
     }
+    let urls: Vec<String> = clients
+        .iter()
+        .map(|port| format!("nats://127.0.0.1:{port}"))
+        .collect();
     Server {
-        child,
-        url: format!("nats://127.0.0.1:{port}"),
+        children,
+        url: urls.join(","),
         _folder: folder,
     }
 }
