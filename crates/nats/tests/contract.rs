@@ -16,7 +16,9 @@ use async_nats::client::RequestErrorKind;
 use async_nats::{Client, HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use leasehold_nats::{LogbookMark, NatsStore, Options, Role, Session, SessionOptions};
+use leasehold_nats::{
+    Account, LogbookMark, NatsStore, Options, Role, Session, SessionOptions, Target,
+};
 use leasehold_protocol::{
     CallEnvelope, ChainKey, InspectAnswer, JournalSubject, LogbookId, Seq, SessionId, WIRE_VERSION,
     WorkerId, Writer,
@@ -268,6 +270,42 @@ async fn contract_blobs() {
     assert_eq!(subject, line("blob.subject"));
     assert_eq!(shown(&headers), sorted(block("blob.headers")));
     assert_eq!(payload, value);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn contract_questions_of_a_worker_in_a_domains_account() {
+    let world = world().await;
+    world.store.answer_workers();
+    world.dispatch().await;
+    let blob = Bytes::from_static(b"a large value");
+    let blob = world.store.put_blob(blob).await.unwrap();
+    let mut asked = world.listen("lh.ask.>").await;
+    let target = Target {
+        account: Account::Domain(world.worker()),
+        ..world.servers.target()
+    };
+    let options = Options::new(target, "asker", Arc::new(SystemClock));
+    let asker = NatsStore::open(options).await.unwrap();
+    asker.read_chain(&world.chain).await.unwrap();
+    asker.read_notes(&world.chain).await.unwrap();
+    asker.logbook_mark(&world.worker()).await.unwrap();
+    asker.get_blob(&blob).await.unwrap().unwrap();
+    asker.next_call(&["refund_order".to_owned()]).await.unwrap();
+    let wanted = block("ask.subjects");
+    let (pool, others) = wanted.split_last().unwrap();
+    for subject in others {
+        let question = heard(&mut asked).await;
+        assert_eq!(question.subject.as_str(), *subject);
+        assert!(question.payload.is_empty());
+    }
+    for _ in 0..SHARDS {
+        let question = heard(&mut asked).await;
+        if question.subject.as_str() == *pool {
+            assert_eq!(&question.payload[..], br#"["refund_order"]"#);
+            return;
+        }
+    }
+    panic!("the pool was not asked for");
 }
 
 #[tokio::test(flavor = "multi_thread")]
