@@ -71,7 +71,7 @@ async fn tls_is_spoken_with_certificates_on_both_sides_and_a_wrong_one_is_refuse
         ("server.key", key.as_str()),
         ("ca.pem", &ca.pem()),
     ];
-    let server = configured(&files, &[]).await;
+    let server = configured(1, &files, &[]).await;
     let folder = tempfile::tempdir().unwrap();
     let (cert, key) = certificate("client", &ca);
     let target = Target {
