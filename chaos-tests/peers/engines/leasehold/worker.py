@@ -20,7 +20,8 @@ def command(*arguments):
 
 def work():
     tools = HERE / ("tools-probe.toml" if peer.option() == "probe" else "tools.toml")
-    argv = command("dev", "--tools", tools, "--policy", HERE / "policy.toml", "--set", f"PYTHON={sys.executable}", "--set", f"CHARGE={charge.__file__}")
+    values = ["--set", f"PYTHON={sys.executable}", "--set", f"CHARGE={charge.__file__}"]
+    argv = command("dev", "--tools", tools, "--policy", HERE / "policy.toml", *values)
     os.execv(argv[0], argv)
 
 

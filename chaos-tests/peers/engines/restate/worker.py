@@ -20,13 +20,14 @@ purchase = restate.Workflow("Purchase")
 
 
 @purchase.main("run")
-async def run(ctx: restate.WorkflowContext) -> dict:
+async def run(ctx: restate.WorkflowContext, order: dict) -> dict:
     options = restate.RunOptions(max_attempts=1) if peer.option() == "once" else restate.RunOptions()
     return await ctx.run_typed("pay", charge.charge, options, key=peer.RUN)
 
 
 def binary():
-    return str(pathlib.Path(os.environ["PEER_NODE_MODULES"]) / ".bin" / "restate-server")
+    """The binary itself, in the npm package of this platform: the script in `.bin` would be a parent that dies without its child."""
+    return str(next(pathlib.Path(os.environ["PEER_NODE_MODULES"]).glob("@restatedev/restate-server-*/bin/restate-server")))
 
 
 def request(which, path, body=None):
@@ -61,7 +62,7 @@ def work():
 def submit():
     there = {"uri": f"http://127.0.0.1:{peer.port(SERVICE)}"}
     peer.until(lambda: "Purchase" in (request(ADMIN, "/deployments", there) or ""))
-    peer.until(lambda: "invocationId" in (request(INGRESS, f"/Purchase/{peer.RUN}/run/send", {}) or ""))
+    peer.until(lambda: "invocationId" in (request(INGRESS, f"/Purchase/{peer.RUN}/run/send", {"customer": "ada"}) or ""))
 
 
 def verdict():
