@@ -27,16 +27,20 @@ ENGINES = [
 def main():
     names = {engine.name: engine for engine in ENGINES}
     parse = argparse.ArgumentParser(description=__doc__)
-    parse.add_argument("engine", nargs="+", choices=["all", *names], help="which engines; `all` leaves Leasehold out if LEASEHOLD_BIN names no binary")
+    parse.add_argument("engine", nargs="+", choices=["all", *names], metavar="ENGINE",
+                       help=f"all (without Leasehold, if LEASEHOLD_BIN names no binary), {', '.join(names)}")
     parse.add_argument("--json", action="store_true", help="one JSON object for each engine and nothing else on standard output")
     parse.add_argument("--home", type=pathlib.Path, help="installs here, and keeps everything; without it a temporary folder that is removed")
     given = parse.parse_args()
 
+    binary = os.environ.get("LEASEHOLD_BIN")
     chosen = list(dict.fromkeys(given.engine))
     if "all" in chosen:
-        chosen = [name for name in names if "LEASEHOLD_BIN" in os.environ or not name.startswith("leasehold")]
-    if any(name.startswith("leasehold") for name in chosen) and "LEASEHOLD_BIN" not in os.environ:
+        chosen = [name for name in names if binary or not name.startswith("leasehold")]
+    if any(name.startswith("leasehold") for name in chosen) and not binary:
         parse.error("LEASEHOLD_BIN has to name the leasehold binary")
+    if binary:
+        os.environ["LEASEHOLD_BIN"] = str(pathlib.Path(binary).resolve())  # the workers run in other folders
 
     failed = False
     with tempfile.TemporaryDirectory(prefix="peers-") as scratch:
