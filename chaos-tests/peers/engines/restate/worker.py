@@ -31,7 +31,7 @@ def binary():
 
 
 def request(which, path, body=None):
-    """The answer's text, or nothing while there is nobody who answers."""
+    """The answer's text, `HTTP` and its code first if it is an error; nothing while there is nobody who answers."""
     data = None if body is None else json.dumps(body).encode()
     call = urllib.request.Request(f"http://127.0.0.1:{peer.port(which)}{path}", data, {"Content-Type": "application/json"})
     try:
@@ -66,7 +66,8 @@ def submit():
 
 
 def verdict():
-    print("completed with", request(INGRESS, f"/restate/workflow/Purchase/{peer.RUN}/attach"))
+    answer = request(INGRESS, f"/restate/workflow/Purchase/{peer.RUN}/attach")
+    print(answer if answer.startswith("HTTP") else f"completed with {answer}")
 
 
 def version():
