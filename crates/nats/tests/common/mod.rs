@@ -23,6 +23,9 @@ pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long a delivered message is its receiver's.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(2);
 
+/// How often a server that starts is tried, every 25 ms: half a minute, for a machine that is busy with other tests.
+const SOON: usize = 1_200;
+
 /// Servers with a configuration of the test's own.
 pub(crate) struct Server {
     children: Vec<std::process::Child>,
@@ -95,7 +98,7 @@ pub(crate) async fn configured(
         children.push(child.unwrap());
     }
     for port in clients {
-        for _ in 0..200 {
+        for _ in 0..SOON {
             let connected = tokio::net::TcpStream::connect(("127.0.0.1", *port)).await;
             if connected.is_ok() {
                 break;
