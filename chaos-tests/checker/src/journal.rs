@@ -104,6 +104,14 @@ impl Run {
         if let Some(status) = &self.ended {
             return status;
         }
+        // A question about the run itself holds it, whatever is in flight.
+        if self
+            .approvals
+            .values()
+            .any(|approval| approval.open && approval.step.is_empty())
+        {
+            return "waiting";
+        }
         let asked = |step: &str| {
             self.approvals
                 .values()

@@ -72,7 +72,8 @@ impl Seen {
     }
 
     fn read(&mut self, summary: &RunSummary) {
-        let asks = summary.open.iter().any(|step| step.approval.is_some());
+        let asks =
+            summary.waiting_on.is_some() || summary.open.iter().any(|step| step.approval.is_some());
         let state = match summary.status.is_final() {
             true => State::Over,
             false if asks => State::Asks,
