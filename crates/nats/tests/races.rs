@@ -57,7 +57,7 @@ async fn read(store: &NatsStore, run: &RunId, after: Seq) -> Vec<(Seq, String)> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_of_two_racers_never_two_commit_while_leaders_step_down() {
+async fn k07_p5_of_two_racers_never_two_commit_while_leaders_step_down() {
     let servers = common::servers(3).await;
     let racers = [servers.store(1).await, servers.store(1).await];
     let nobody = async_nats::connect(servers.servers.url(1).unwrap())

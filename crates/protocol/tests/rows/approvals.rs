@@ -59,7 +59,7 @@ fn s34_a_decision_names_the_hash_it_was_shown() {
 }
 
 #[test]
-fn s33_k45_other_arguments_are_another_approval() {
+fn k45_s33_other_arguments_are_another_approval() {
     let decisions = [
         calls(&[
             ("pay", r#"{"n":9007199254740992}"#),
@@ -164,7 +164,7 @@ fn s35_a_further_attempt_that_needs_another_approval_asks_for_it() {
 }
 
 #[test]
-fn s35_k47_a_tool_that_changed_while_waiting_makes_the_old_approval_void() {
+fn k47_s35_a_tool_that_changed_while_waiting_makes_the_old_approval_void() {
     let mut w = asking();
     let old = w.hash("1-0.1");
     w.tools = registry_with(tool("pay", SideEffect::Destructive));

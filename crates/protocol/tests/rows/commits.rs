@@ -87,7 +87,7 @@ fn k07_a_busy_commit_is_tried_again_with_the_same_expectation() {
 }
 
 #[test]
-fn i3_an_owner_that_meets_a_higher_epoch_stops_and_writes_nothing() {
+fn k11_i3_an_owner_that_meets_a_higher_epoch_stops_and_writes_nothing() {
     let mut w = World::new().submit();
     let mut old = w.owner.take().unwrap();
     w.start();

@@ -154,7 +154,7 @@ fn s52_s53_a_hook_that_holds_every_successor() {
 }
 
 #[test]
-fn s36_an_approved_call_runs_once_wherever_its_owner_dies() {
+fn k46_s36_an_approved_call_runs_once_wherever_its_owner_dies() {
     let scenario = || {
         let mut w = World::deciding([call("pay"), complete()]);
         w.judge = always(require("pay once"));

@@ -9,7 +9,7 @@ use crate::tools::{TIMEOUT_MS, call, calls, complete};
 use crate::worker::{Hand, done, nothing, payload, perhaps};
 
 #[test]
-fn s14_every_attempt_is_the_same_request_with_the_same_key() {
+fn k29_s14_every_attempt_is_the_same_request_with_the_same_key() {
     let arguments = r#"{ "n" : 9007199254740993.0 }"#;
     let mut w = World::deciding([
         calls(&[("pay_fence", arguments), ("note", "{}")]),
@@ -59,7 +59,7 @@ fn s14_every_attempt_is_the_same_request_with_the_same_key() {
 }
 
 #[test]
-fn s15_an_unusable_result_is_kept_and_told_as_a_failure() {
+fn k49_k50_s15_an_unusable_result_is_kept_and_told_as_a_failure() {
     for (bytes, member) in [
         (b"\"\\ud800\"".as_slice(), "content"),
         (b"\xff".as_slice(), "content_base64"),

@@ -12,6 +12,7 @@
 
 mod approvals;
 mod attempts;
+mod cases;
 mod commits;
 mod crashes;
 mod effects;

@@ -179,7 +179,7 @@ fn s6_a_decision_has_no_force_before_its_commit_is_stored() {
 }
 
 #[test]
-fn s6_k48_of_two_operators_the_first_wins_and_the_other_is_told() {
+fn k48_s6_of_two_operators_the_first_wins_and_the_other_is_told() {
     let mut w = w_with(&[&call("pay"), &complete()]).hand("pay", [Hand::Runs]);
     w.judge = always(require("c"));
     let mut w = w.submit();
