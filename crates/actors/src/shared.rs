@@ -169,6 +169,18 @@ impl Shared {
     }
 }
 
+/// Longest text of foreign code (a tool's error, a panic, an agent's, a probe's) that a record holds, in characters. It stands in a register,
+/// in a note, in commits and in a question at once; a record has to fit every backend's largest message, or it could never be written.
+const MAX_SAID: usize = 8 * 1024;
+
+/// What foreign code said, as far as a record holds it.
+pub(crate) fn said(text: String) -> String {
+    if text.len() <= MAX_SAID {
+        return text;
+    }
+    leasehold_tools::cut_text(&text, MAX_SAID)
+}
+
 /// Waits that double, each cut at random, so that many who failed together do not come back together.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);

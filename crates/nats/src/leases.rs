@@ -40,20 +40,21 @@ pub(crate) fn is_mark(stored: &Stored) -> bool {
     stored.header(OPERATION).is_some() || stored.header("Nats-Marker-Reason").is_some()
 }
 
-fn record(stored: &Stored) -> Result<Option<LeaseRecord>, StoreError> {
+/// Who holds the lease. One that is empty or makes no sense names nobody: a lease says who should work, so it may be taken, by its revision,
+/// like one that was released. What is written is fenced by the journal, whoever believes to hold this.
+fn record(stored: &Stored) -> Option<LeaseRecord> {
     if is_mark(stored) {
-        return Ok(None);
+        return None;
     }
-    let damaged = |detail: String| StoreError::Damaged {
-        what: format!("lease {}", stored.subject),
-        detail,
-    };
-    let json = AcceptedJson::check(&stored.payload).map_err(|error| damaged(error.to_string()))?;
-    let body: Body = json.parse().map_err(|error| damaged(error.to_string()))?;
-    Ok(Some(LeaseRecord {
+    let json = AcceptedJson::check(&stored.payload).ok();
+    let body = json.and_then(|json| json.parse::<Body>().ok());
+    if body.is_none() {
+        tracing::warn!(lease = %stored.subject, revision = stored.seq.0, "a lease makes no sense; it counts as nobody's");
+    }
+    body.map(|body| LeaseRecord {
         session: body.session,
         epoch: body.epoch,
-    }))
+    })
 }
 
 impl NatsStore {
@@ -68,8 +69,8 @@ impl NatsStore {
             .await?;
         let mut runs = Vec::new();
         for lease in &leases {
-            // One that cannot be read is found by whoever wants that run.
-            let Ok(Some(record)) = record(lease) else {
+            // What names nobody is found by a sweep.
+            let Some(record) = record(lease) else {
                 continue;
             };
             let token = lease.subject.rsplit('.').next().unwrap_or_default();
@@ -93,7 +94,7 @@ impl Leases for NatsStore {
         };
         Ok(Lease {
             revision: stored.seq,
-            record: record(&stored)?,
+            record: record(&stored),
         })
     }
 

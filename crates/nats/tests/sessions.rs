@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use common::TTL;
-use leasehold_nats::{NatsStore, Role, Session, SessionOptions, StartError};
-use leasehold_protocol::{NodeId, Now, RunId, Seq, SessionId};
-use leasehold_store::{Authority as _, Clock, LeaseRecord, Leases as _, SystemClock};
+use futures_util::StreamExt as _;
+use leasehold_nats::NatsStore;
+use leasehold_protocol::{RunId, Seq, SessionId};
+use leasehold_store::{Authority as _, Clock as _, LeaseRecord, Leases as _, SystemClock};
 
 /// Longer than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -109,39 +108,140 @@ async fn a_run_that_is_woken_is_told_to_one_of_the_nodes() {
     assert_eq!(woken, Some(run));
 }
 
-/// A machine's clock that is off.
-struct Off(i64);
+/// Whether the sessions' stream refuses every write with an error, at once.
+async fn refusing(servers: &common::Servers, refuses: bool) {
+    let nats = async_nats::connect(servers.servers.urls().unwrap())
+        .await
+        .unwrap();
+    let nats = async_nats::jetstream::new(nats);
+    let stream = nats.get_stream("KV_LH_SESSIONS").await.unwrap();
+    let mut config = stream.cached_info().config.clone();
+    config.max_message_size = if refuses { 1 } else { -1 };
+    nats.update_stream(&config).await.unwrap();
+}
 
-#[async_trait]
-impl Clock for Off {
-    fn now(&self) -> Now {
-        let now = SystemClock.now();
-        Now {
-            wall: now.wall + self.0,
-            ..now
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k02_a_session_whose_renewals_are_refused_is_over_before_another_has_its_run_and_stays_over()
+ {
+    let servers = common::servers(1).await;
+    let store = servers.store(1).await;
+    let its = servers.session(&session("its"), TTL).await;
+    let (authority, run) = (its.authority(), RunId::new("taken").unwrap());
+    holds(&store, &run, &session("its")).await;
+    assert!(authority.check());
+    refusing(&servers, true).await;
+    soon(async {
+        while store.session_alive(&session("its")).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    })
+    .await;
+    assert!(!authority.check(), "its runs are anybody's now");
+    soon(its.over()).await;
+    let next = LeaseRecord {
+        session: session("next"),
+        epoch: 2,
+    };
+    let lease = store.lease(&run).await.unwrap();
+    store
+        .put_lease(&run, lease.revision, Some(next.clone()))
+        .await
+        .unwrap();
+    // Its writes would be taken again; it does not come back, and takes nothing back.
+    refusing(&servers, false).await;
+    tokio::time::sleep(2 * TTL).await;
+    assert!(!authority.check());
+    assert_eq!(store.lease(&run).await.unwrap().record, Some(next));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k18_after_a_renewal_that_failed_the_next_ones_go_on() {
+    /// Long enough that one refused renewal is none that was missed for good.
+    const LONG_TTL: Duration = Duration::from_secs(6);
+    let servers = common::servers(1).await;
+    let _store = servers.store(1).await;
+    let its = servers.session(&session("its"), LONG_TTL).await;
+    let authority = its.authority();
+    // Every renewal passes by here, whether it is stored or not.
+    let watcher = async_nats::connect(servers.servers.urls().unwrap())
+        .await
+        .unwrap();
+    let mut renewals = watcher.subscribe("$KV.LH_SESSIONS.its").await.unwrap();
+    watcher.flush().await.unwrap();
+    refusing(&servers, true).await;
+    soon(renewals.next()).await.unwrap();
+    refusing(&servers, false).await;
+    // Four more take longer than what was granted before.
+    for _ in 0..4 {
+        soon(renewals.next()).await.unwrap();
+        assert!(authority.check());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_an_hour_off_is_refused_with_how_far() {
+async fn k19_work_that_holds_every_thread_of_the_runtime_does_not_keep_a_session_from_renewing() {
+    const SPUN_TTL: Duration = Duration::from_secs(4);
     let servers = common::servers(1).await;
-    let _store = servers.store(1).await;
-    for hours in [1, -1] {
-        let options = SessionOptions {
-            target: servers.target(),
-            role: Role::Node(NodeId::new("node").unwrap()),
-            session: session("off"),
-            ttl: TTL,
-            clock_bound: Duration::from_secs(60),
-            clock: Arc::new(Off(hours * 3_600_000)),
-        };
-        match Session::start(options).await {
-            Err(StartError::Clock { off, bound: 60 }) => {
-                assert!((off - hours * 3_600).abs() <= 5, "{off}");
-            }
-            Err(other) => panic!("{other}"),
-            Ok(_) => panic!("a session with a clock that is {hours} h off"),
+    let store = servers.store(1).await;
+    let its = servers.session(&session("its"), SPUN_TTL).await;
+    let authority = its.authority();
+    let until = SystemClock.now().boot + 2 * u64::try_from(SPUN_TTL.as_millis()).unwrap();
+    let spin = move || {
+        while SystemClock.now().boot < until {
+            std::hint::spin_loop();
         }
-    }
+    };
+    // Both threads of the runtime, and this one, which waits for them outside of it.
+    let mut spinning = tokio::task::JoinSet::new();
+    spinning.spawn(async move { spin() });
+    spinning.spawn(async move { spin() });
+    let watching = authority.clone();
+    let held = std::thread::spawn(move || {
+        let mut looks = 0_u32;
+        while SystemClock.now().boot < until {
+            assert!(watching.check(), "after {looks} looks");
+            looks += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    held.join().unwrap();
+    spinning.join_all().await;
+    assert!(authority.check());
+    assert!(store.session_alive(&session("its")).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k05_a_leader_that_stood_still_and_comes_back_gives_no_authority_over_a_dead_session() {
+    let servers = common::servers(3).await;
+    let store = servers.store(1).await;
+    let its = servers.session(&session("its"), TTL).await;
+    let authority = its.authority();
+    let leader = servers.servers.stream_leader("KV_LH_SESSIONS").await;
+    let leader = leader.unwrap().unwrap();
+    servers.servers.pause(leader).await.unwrap();
+    let watch = async {
+        let mut deaths = 0;
+        loop {
+            // An answer says what was true when it was given: authority is looked at after it.
+            if matches!(store.session_alive(&session("its")).await, Ok(false)) {
+                assert!(!authority.check(), "dead for others, and it may act");
+                deaths += 1;
+                if deaths > 50 {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let back = async {
+        tokio::time::sleep(2 * TTL).await;
+        servers.servers.resume(leader).await.unwrap();
+    };
+    tokio::time::timeout(2 * PATIENCE, async { tokio::join!(watch, back) })
+        .await
+        .unwrap();
+    soon(its.over()).await;
+    // And life goes on.
+    let next = servers.session(&session("next"), 5 * TTL).await;
+    assert!(next.authority().check());
 }

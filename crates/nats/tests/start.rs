@@ -230,7 +230,7 @@ async fn a_full_stream_stores_nothing_and_goes_on_once_there_is_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_beyond_the_servers_largest_message_is_never_sent() {
+async fn k57_a_commit_beyond_the_servers_largest_message_is_never_sent() {
     let server = server("max_payload: 100000\njetstream { store_dir: \"STORE/js\" }").await;
     let store = NatsStore::open(options(Target::at(server.url.clone())))
         .await

@@ -43,6 +43,7 @@ macro_rules! conformance_tests {
             journal: a_wrong_expectation_is_refused_and_stores_nothing;
             journal: i8_of_many_writers_with_one_expectation_one_wins;
             journal: commits_are_read_in_order_after_any_position;
+            journal: k24_the_same_commit_again_is_refused_or_stored_and_never_a_duplicate;
             journal: an_unknown_run_has_no_commits;
             journal: a_call_and_its_envelope_go_together;
             journal: bodies_come_back_byte_for_byte_after_reopening;
@@ -80,6 +81,7 @@ macro_rules! conformance_tests {
             leases: a_lease_never_written_has_no_revision_and_no_holder;
             leases: k06_of_fifty_that_take_a_released_lease_one_wins;
             leases: a_released_lease_cannot_be_written_by_an_old_revision;
+            leases: k15_who_judged_a_lease_stale_cannot_remove_the_one_that_followed;
             leases: a_lease_is_the_same_after_reopening;
             leases: a_session_that_nobody_has_is_found_dead;
             names: k58_names_never_meet;

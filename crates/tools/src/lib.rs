@@ -44,6 +44,7 @@ pub use schema::{MAX_REFERENCE_PATHS, MAX_SCHEMA_BYTES, Miss, SchemaError};
 pub use spec::{
     Annotations, ProbeKind, ResultTrust, SchemaText, SideEffect, ToolSpec, Trust, UnknownSideEffect,
 };
+pub use text::cut as cut_text;
 pub use tool::{
     Call, Failure, Origin, ProbeAnswer, ProbeError, ProbeQuestion, Tool, ToolError, ToolOutput,
 };

@@ -1,7 +1,7 @@
 //! Text that goes into errors: places in words, and bounds, so that no error grows with what it complains about.
 
 /// The first `most` characters, with a mark if anything was left out.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::RunMsg;
 use crate::points::Point;
-use crate::shared::Shared;
+use crate::shared::{Shared, said};
 use crate::tasks::{caught, panic_text};
 
 /// How long an agent may think about one turn. Slow models take minutes; one that takes longer is not coming back.
@@ -76,7 +76,10 @@ pub(super) async fn agent(shared: Arc<Shared>, view: AgentView) -> RunMsg {
     };
     RunMsg::input(match decided {
         Ok(decision) => Input::AgentDecided { turn, decision },
-        Err(error) => Input::AgentFailed { turn, error },
+        Err(error) => Input::AgentFailed {
+            turn,
+            error: said(error),
+        },
     })
 }
 
@@ -95,6 +98,7 @@ pub(super) fn policy(shared: &Shared, request: PolicyRequest) -> Input {
             Err(format!("the policy panicked: {}", panic_text(&*panic))),
         )
     });
+    let verdict = verdict.map_err(said);
     Input::Judged {
         step: request.step,
         policy,
@@ -157,7 +161,7 @@ pub(super) async fn probe(shared: Arc<Shared>, request: ProbeRequest) -> RunMsg 
         arguments,
         time_left: PROBE_WAIT,
     };
-    let failed = |error: String| ProbeReply::Failed { error };
+    let failed = |error: String| ProbeReply::Failed { error: said(error) };
     let answer = match shared.tools.implementation(&chain.tool) {
         None => failed(format!(
             "nothing here can ask the probe of tool {:?}",
@@ -185,8 +189,12 @@ pub(super) async fn probe(shared: Arc<Shared>, request: ProbeRequest) -> RunMsg 
 async fn reply(shared: &Shared, answer: ProbeAnswer) -> ProbeReply {
     match answer {
         ProbeAnswer::NotDone => ProbeReply::NotDone,
-        ProbeAnswer::Unknown(detail) => ProbeReply::Unknown { detail },
-        ProbeAnswer::Conflict(detail) => ProbeReply::Conflict { detail },
+        ProbeAnswer::Unknown(detail) => ProbeReply::Unknown {
+            detail: said(detail),
+        },
+        ProbeAnswer::Conflict(detail) => ProbeReply::Conflict {
+            detail: said(detail),
+        },
         ProbeAnswer::Done(bytes) => match accept_result(&bytes) {
             Err(invalid) => ProbeReply::Failed {
                 error: invalid.to_string(),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallMsg, CallState};
 use crate::points::Point;
-use crate::shared::WorkerSide;
+use crate::shared::{WorkerSide, said};
 use crate::tasks::caught;
 
 /// How long a tool may go on after its cancellation before it is dropped: enough to close a connection or to say what happened.
@@ -100,10 +100,14 @@ async fn meaning(
     chain: &ChainKey,
     returned: Result<Result<ToolOutput, ToolError>, String>,
 ) -> Result<ToolReturn, StoreError> {
-    let may_have_happened = |failure, message| Ok(ToolReturn::MayHaveHappened { failure, message });
+    let may_have_happened = |failure, message| {
+        let message = said(message);
+        Ok(ToolReturn::MayHaveHappened { failure, message })
+    };
     match returned {
         Err(panic) => may_have_happened(Failure::Panic, format!("the tool panicked: {panic}")),
         Ok(Err(ToolError::NothingHappened { message, failure })) => {
+            let message = said(message);
             Ok(ToolReturn::NothingHappened { failure, message })
         }
         Ok(Err(ToolError::MayHaveHappened { message } | ToolError::Unclassified(message))) => {
@@ -115,6 +119,7 @@ async fn meaning(
                 .get(&chain.tool)
                 .is_some_and(|tool| tool.spec().may_abort);
             if may_abort {
+                let detail = said(detail);
                 Ok(ToolReturn::Abort { detail })
             } else {
                 may_have_happened(

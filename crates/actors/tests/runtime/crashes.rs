@@ -151,7 +151,7 @@ async fn s53_a_second_crash_during_recovery_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s36_an_approved_call_survives_a_crash_at_every_point_and_runs_once() {
+async fn k46_s36_an_approved_call_survives_a_crash_at_every_point_and_runs_once() {
     for point in [
         Point::R9,
         Point::R10,

@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod cases;
 mod crashes;
 mod faults;
 mod lives;

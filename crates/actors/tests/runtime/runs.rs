@@ -104,7 +104,7 @@ async fn s1_an_agent_that_panics_ends_its_own_run_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn k59_the_same_id_means_the_same_run_and_never_another() {
+async fn k33_the_same_id_means_the_same_run_and_never_another() {
     let world = World::new();
     let life = world.start().await;
     let first = submission("once", &calls(&[("pay", "pay")]));

@@ -80,7 +80,7 @@ async fn s15_a_result_that_is_no_usable_json_is_kept_and_its_effect_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s15_a_large_result_lies_in_the_blob_store() {
+async fn k57_s15_a_large_result_lies_in_the_blob_store() {
     let world = World::new();
     let life = world.start().await;
     let state = one_call(&life, "pay", "large").await;

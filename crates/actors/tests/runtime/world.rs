@@ -94,6 +94,7 @@ impl Tool for Obedient {
                 detail: "the house is on fire".into(),
             }),
             "panic" => panic!("the tool is broken"),
+            "verbose" => Err(ToolError::nothing_happened("ä".repeat(2 << 20))),
             "garbage" => {
                 apply();
                 Ok(ToolOutput::new(&b"{\"a\":1,\"a\":2}"[..]))

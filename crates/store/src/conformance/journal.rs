@@ -112,6 +112,29 @@ pub async fn commits_are_read_in_order_after_any_position(rig: &dyn Rig) {
     }
 }
 
+/// A writer that heard nothing offers the same bytes again. At the same position they are refused, also much later, and never taken for
+/// known already; at the next position they are one more commit.
+pub async fn k24_the_same_commit_again_is_refused_or_stored_and_never_a_duplicate(rig: &dyn Rig) {
+    let store = rig.open().await;
+    let run = run("r");
+    let first = append(&*store, &run, JournalSubject::Open, Seq::NONE, "same").await;
+    let again = write(&run, JournalSubject::Open, Seq::NONE, "same");
+    let refused = |answer: Result<crate::Appended, AppendError>| {
+        assert!(
+            matches!(answer, Err(AppendError::Refused { .. })),
+            "{answer:?}"
+        );
+    };
+    refused(store.append(again.clone()).await);
+    let second = append(&*store, &run, JournalSubject::Open, first, "same").await;
+    drop(store);
+    let store = rig.open().await;
+    refused(store.append(again).await);
+    let journal = store.read_journal(&run, Seq::NONE).await.unwrap();
+    let stored: Vec<Seq> = journal.iter().map(|commit| commit.seq).collect();
+    assert_eq!(stored, [first, second]);
+}
+
 /// A run that nobody wrote to has no commits, and reading it makes none.
 pub async fn an_unknown_run_has_no_commits(rig: &dyn Rig) {
     let store = rig.open().await;

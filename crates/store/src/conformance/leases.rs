@@ -73,6 +73,34 @@ pub async fn a_released_lease_cannot_be_written_by_an_old_revision(rig: &dyn Rig
     store.put_lease(&run, released, held("t", 2)).await.unwrap();
 }
 
+/// Three judged the same lease to be a dead one's. The first takes it; the others, late, neither take it nor take the fresh one away.
+pub async fn k15_who_judged_a_lease_stale_cannot_remove_the_one_that_followed(rig: &dyn Rig) {
+    let store = rig.open().await;
+    let run = run("r");
+    store
+        .put_lease(&run, Seq::NONE, held("dead", 1))
+        .await
+        .unwrap();
+    let judged = [
+        store.lease(&run).await.unwrap(),
+        store.lease(&run).await.unwrap(),
+        store.lease(&run).await.unwrap(),
+    ]
+    .map(|lease| lease.revision);
+    let taken = store
+        .put_lease(&run, judged[0], held("first", 2))
+        .await
+        .unwrap();
+    for late in [
+        store.put_lease(&run, judged[1], None).await,
+        store.put_lease(&run, judged[2], held("third", 2)).await,
+    ] {
+        assert!(matches!(late, Err(AppendError::Refused { .. })), "{late:?}");
+    }
+    let lease = store.lease(&run).await.unwrap();
+    assert_eq!((lease.revision, lease.record), (taken, held("first", 2)));
+}
+
 /// A new process finds the leases of the old one.
 pub async fn a_lease_is_the_same_after_reopening(rig: &dyn Rig) {
     let store = rig.open().await;

@@ -162,7 +162,7 @@ pub async fn another_life_says_the_same_thing_once(mut stage: Stage<'_>) {
 }
 
 /// A cluster that was restored from an old backup dispatches an attempt again. The worker's own store remembers it.
-pub async fn an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot(
+pub async fn k26_an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot(
     mut stage: Stage<'_>,
 ) {
     stage.start();

@@ -78,7 +78,9 @@ pub async fn a_finished_call_is_acknowledged(mut stage: Stage<'_>) {
 }
 
 /// The same call, delivered again to the worker that is executing it, whoever else was given it meanwhile.
-pub async fn i5_a_call_that_comes_again_while_it_runs_is_not_executed_again(mut stage: Stage<'_>) {
+pub async fn k21_i5_a_call_that_comes_again_while_it_runs_is_not_executed_again(
+    mut stage: Stage<'_>,
+) {
     stage.start_slow(3 * ACK_WAIT);
     let call = stage.dispatch().await;
     stage.happened(&call).await;
@@ -93,7 +95,7 @@ pub async fn i5_a_call_that_comes_again_while_it_runs_is_not_executed_again(mut 
 }
 
 /// The claim register holds another worker's claim.
-pub async fn i5_a_call_that_another_worker_claimed_is_not_executed(mut stage: Stage<'_>) {
+pub async fn k30_i5_a_call_that_another_worker_claimed_is_not_executed(mut stage: Stage<'_>) {
     let first = stage.dispatch().await;
     let again = stage.dispatch().await;
     stage.claim_as_rival(&first.chain, first.seq).await;

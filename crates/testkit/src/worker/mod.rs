@@ -86,8 +86,8 @@ macro_rules! worker_conformance_tests {
             gate: large_arguments_are_fetched_from_the_blob_store;
             gate: k22_a_call_that_was_handed_out_before_is_executed_once;
             gate: a_finished_call_is_acknowledged;
-            gate: i5_a_call_that_comes_again_while_it_runs_is_not_executed_again;
-            gate: i5_a_call_that_another_worker_claimed_is_not_executed;
+            gate: k21_i5_a_call_that_comes_again_while_it_runs_is_not_executed_again;
+            gate: k30_i5_a_call_that_another_worker_claimed_is_not_executed;
             gate: i5_a_revoked_call_is_not_executed;
             gate: i5_a_call_that_is_over_is_not_executed;
             gate: i5_a_chain_whose_call_is_not_its_first_message_is_never_claimed;
@@ -103,7 +103,7 @@ macro_rules! worker_conformance_tests {
             crashes: k34_a_worker_whose_store_cannot_be_read_is_unsure;
             crashes: a_worker_whose_disk_went_back_in_time_is_unsure;
             crashes: a_worker_on_a_fresh_disk_is_unsure;
-            crashes: an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot;
+            crashes: k26_an_attempt_that_its_store_knows_is_not_executed_whatever_the_cluster_forgot;
             crashes: another_life_says_the_same_thing_once;
             evidence: an_outcome_that_meets_a_seal_is_a_note;
             evidence: an_outcome_of_an_earlier_life_that_meets_a_seal_is_a_note;
