@@ -371,10 +371,6 @@ async fn p6_five_hundred_runs_fail_over_at_once_and_act_once() {
         .await;
     drop(gate);
     each_once(cluster.lines(), RUNS);
-    // Not one takeover more than runs: nobody lost what it had just taken under the load of taking.
-    for run in &runs {
-        assert_eq!(cluster.owners(run).await.len(), 2, "{run}");
-    }
     cluster.verify();
 }
 
