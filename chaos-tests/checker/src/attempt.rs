@@ -8,9 +8,6 @@ use crate::dump::{ChainId, Message, Place, json, text};
 /// The runtime's token as a writer of registers.
 pub(crate) const RUNTIME: &str = "_rt";
 
-/// Tools whose effects stand in the payments books.
-pub(crate) const EFFECTS: [&str; 2] = ["refund_order", "close_case"];
-
 /// A register message that counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Register {
@@ -32,6 +29,8 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) chain: ChainId,
+    /// Its tool is one whose effects stand in the books.
+    pub(crate) in_books: bool,
     /// Of the commit that dispatched it.
     pub(crate) seq: u64,
     /// Of that commit.
@@ -61,7 +60,7 @@ impl Attempt {
 
     /// Whether it may change something: an effect in the books, or a tool that anybody ever claimed.
     pub(crate) fn mutates(&self) -> bool {
-        EFFECTS.contains(&self.chain.tool.as_str()) || self.claim.is_some()
+        self.in_books || self.claim.is_some()
     }
 
     pub(crate) fn revoked(&self) -> bool {

@@ -38,6 +38,20 @@ impl Effect<'_> {
         self.rows.len().saturating_sub(1)
     }
 
+    /// It is there, and that it is there was found out: from a register that nobody had heard of, a probe, or an operator.
+    pub(crate) fn is_recovered(&self) -> bool {
+        let found = |attempt: &&Attempt| {
+            attempt.chain.step == self.step
+                && matches!(
+                    attempt.finding(),
+                    Some("done" | "probe_done" | "recorded_done")
+                )
+        };
+        self.fate == Fate::Happened
+            && !self.rows.is_empty()
+            && self.run.attempts.iter().any(|attempt| found(&attempt))
+    }
+
     /// Rows beyond the first that an operator's word in the journal permits.
     pub(crate) fn excused(&self) -> usize {
         self.duplicates().min(self.run.run_agains(self.step))
@@ -48,14 +62,14 @@ impl Effect<'_> {
 pub(crate) fn effects(world: &World) -> Vec<Effect<'_>> {
     let mut rows: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in &world.books.rows {
-        rows.entry((row.tool, &row.key)).or_default().push(row);
+        rows.entry((&row.tool, &row.key)).or_default().push(row);
     }
     let mut effects = Vec::new();
     for run in &world.runs {
         let mut seen = BTreeSet::new();
         for attempt in &run.attempts {
             let (step, tool) = (attempt.chain.step.as_str(), attempt.chain.tool.as_str());
-            if crate::attempt::EFFECTS.contains(&tool) && seen.insert(step) {
+            if attempt.in_books && seen.insert(step) {
                 let key = attempt.key();
                 let rows = rows.get(&(tool, key.as_str())).cloned().unwrap_or_default();
                 effects.push(Effect {
@@ -107,6 +121,6 @@ pub(crate) fn strays<'a>(world: &'a World, effects: &[Effect<'_>]) -> Vec<&'a Ro
         .books
         .rows
         .iter()
-        .filter(|row| !known.contains(&(row.tool, row.key.as_str())))
+        .filter(|row| !known.contains(&(row.tool.as_str(), row.key.as_str())))
         .collect()
 }

@@ -255,7 +255,7 @@ impl Story {
             args_sha256: sha256(ARGS.as_bytes()),
         });
         self.books.push(Row {
-            tool: "refund_order",
+            tool: "refund_order".to_owned(),
             key,
             order: "9007199254740993".to_owned(),
             run,
@@ -281,6 +281,7 @@ impl Story {
         let books = Books {
             requests: self.requests.clone(),
             rows: self.books.clone(),
+            ..Books::of_payments()
         };
         report::of(&World::new(&self.dump(), books, submitted))
     }

@@ -1,6 +1,7 @@
 //! One run's journal: which commits are valid, what they say, and every rule of the chain that is broken on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -53,10 +54,12 @@ pub(crate) struct Run {
     epoch: u64,
     tail: String,
     last_seq: u64,
+    /// Tools whose effects stand in the books.
+    tools: Arc<BTreeSet<String>>,
 }
 
 /// Every run that has a journal or registers, in order of id.
-pub(crate) fn read_all(dump: &Dump) -> Vec<Run> {
+pub(crate) fn read_all(dump: &Dump, tools: &Arc<BTreeSet<String>>) -> Vec<Run> {
     let has_records = |messages: &[&Message]| {
         messages
             .iter()
@@ -65,14 +68,15 @@ pub(crate) fn read_all(dump: &Dump) -> Vec<Run> {
     dump.by_run()
         .into_iter()
         .filter(|(_, messages)| has_records(messages))
-        .map(|(id, messages)| Run::read(id, &messages))
+        .map(|(id, messages)| Run::read(id, &messages, tools))
         .collect()
 }
 
 impl Run {
-    fn read(id: &str, messages: &[&Message]) -> Self {
+    fn read(id: &str, messages: &[&Message], tools: &Arc<BTreeSet<String>>) -> Self {
         let mut run = Self {
             id: id.to_owned(),
+            tools: tools.clone(),
             tail: ZEROS.to_owned(),
             ..Self::default()
         };
@@ -341,6 +345,7 @@ impl Run {
             );
         }
         self.attempts.push(Attempt {
+            in_books: self.tools.contains(&chain.tool),
             chain,
             seq: message.seq,
             epoch: self.epoch,

@@ -1,5 +1,5 @@
-//! An independent reader of journals and ledgers: it takes a raw dump of everything a runtime stored and the payments
-//! service's own database, and computes from them alone whether the promises held.
+//! An independent reader of journals and ledgers: it takes a raw dump of everything a runtime stored and the books of
+//! whoever had the effects (a payments database, or an effect ledger), and computes from them alone whether the promises held.
 //!
 //! It shares no code with the runtime, on purpose: subjects, hashes, registers and the rules that decide which message
 //! counts are written here a second time, from `docs/protocol.md`. What the runtime believes about a run plays no part.
@@ -13,6 +13,7 @@ mod effects;
 mod grounds;
 mod invariants;
 mod journal;
+mod ledger;
 mod logbooks;
 mod report;
 mod timeline;
@@ -22,8 +23,8 @@ mod fixture;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Orphan, Report, Resolved, Runs, Violation};
-pub use timeline::timeline;
+pub use report::{Effects, Orphan, Report, Resolved, Runs, Violation};
+pub use timeline::{Moment, moments, timeline};
 
 use std::path::Path;
 
@@ -43,18 +44,18 @@ pub(crate) struct World {
     pub(crate) inbox_apart: bool,
     /// The workers' logbooks.
     pub(crate) logbooks: Vec<logbooks::Record>,
-    /// The service's books.
+    /// The books.
     pub(crate) books: Books,
 }
 
-/// Checks a dump against the payments database. `submitted` names the runs that were submitted; when it is empty, the
+/// Checks a dump against the books: the payments service's database, or an effect ledger. `submitted` names the runs that were submitted; when it is empty, the
 /// submissions in the dump's inbox are taken.
 ///
 /// # Errors
 /// A file cannot be read, or a line is no dump line. A broken promise is no error: it is in the report.
-pub fn check(dump: &Path, payments: &Path, submitted: &[String]) -> anyhow::Result<Report> {
+pub fn check(dump: &Path, books: &Path, submitted: &[String]) -> anyhow::Result<Report> {
     let dump = Dump::read(dump)?;
-    let books = Books::read(payments)?;
+    let books = Books::read(books)?;
     Ok(report::of(&World::new(&dump, books, submitted)))
 }
 
@@ -69,7 +70,7 @@ impl World {
         submitted.dedup();
         Self {
             submitted,
-            runs: journal::read_all(dump),
+            runs: journal::read_all(dump, &books.tools),
             submissions,
             inbox_apart: dump.inbox_apart,
             logbooks: dump.logbooks.clone(),

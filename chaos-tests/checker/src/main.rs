@@ -1,12 +1,11 @@
-//! `leasehold-check DUMP PAYMENTS.db [--timeline RUN]`: checks a dump against the payments database and prints the report
+//! `leasehold-check DUMP BOOKS`: checks a dump against the books (a payments database or an effect ledger) and prints the report
 //! as JSON. Exit code 0: every promise held; 1: a promise is broken; 2: the input cannot be read.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: leasehold-check DUMP PAYMENTS.db\n       leasehold-check DUMP --timeline RUN";
+const USAGE: &str = "usage: leasehold-check DUMP BOOKS\n       leasehold-check DUMP --timeline RUN";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -29,8 +28,8 @@ fn run(args: &[&str]) -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        [dump, payments] => {
-            let report = leasehold_checker::check(Path::new(dump), Path::new(payments), &[])?;
+        [dump, books] => {
+            let report = leasehold_checker::check(Path::new(dump), Path::new(books), &[])?;
             writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
             Ok(if report.violations.is_empty() {
                 ExitCode::SUCCESS

@@ -1,38 +1,39 @@
 //! What a check comes to, as numbers that must add up and as violations with their numbers.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::World;
 use crate::effects::{Effect, Fate, effects, strays};
 use crate::invariants;
 
-/// The tool whose effects are counted as money.
-const REFUND: &str = "refund_order";
-
 /// The result of a check.
 ///
-/// The refunds add up: `applied` = `expected` - `lost` + `duplicates` + `unexpected` + `unknown_applied`. The runs add up
+/// The effects add up: `applied` = `expected` - `lost` + `duplicates` + `unexpected` + `unknown_applied`. The runs add up
 /// to `orders`, the ways in `resolved` to `orphans`; where anything does not, there is a violation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Runs that were submitted.
     pub orders: usize,
-    /// Refund steps whose records say that the refund was paid.
+    /// Steps whose records say that their effect happened: of the payments service its refunds, of a ledger all effects.
     pub expected: usize,
-    /// Refunds in the books.
+    /// Effects in the books.
     pub applied: usize,
-    /// Refunds in the books beyond the first of each key, excused or not.
+    /// Effects in the books beyond the first of each key, excused or not.
     pub duplicates: usize,
     /// Of those, the ones that a run-again in the journal permits.
     pub excused: usize,
-    /// Expected refunds that are not in the books.
+    /// Expected effects that are not in the books.
     pub lost: usize,
-    /// Keys with a refund in the books though the records say that nothing was paid, or that no call has.
+    /// Keys with an effect in the books though the records say that nothing happened, or that no call has.
     pub unexpected: usize,
-    /// Keys with a refund in the books of which the records say that nobody can tell, or that are not over yet.
+    /// Keys with an effect in the books of which the records say that nobody can tell, or that are not over yet.
     pub unknown_applied: usize,
     /// Orders that were paid under more than one key.
     pub paid_twice: usize,
+    /// The same numbers for each tool whose effects stand in the books.
+    pub by_tool: BTreeMap<String, Effects>,
     /// Submitted runs by final state.
     pub runs: Runs,
     /// Times a run changed hands without its owner having let go of it.
@@ -46,6 +47,27 @@ pub struct Report {
     /// The orphans one by one, for showing one of them.
     #[serde(skip)]
     pub orphaned: Vec<Orphan>,
+}
+
+/// Effects of one tool. `applied` = `expected` - `lost` + `duplicates` + `unexpected` + `unknown_applied`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Effects {
+    /// As in [`Report`].
+    pub expected: usize,
+    /// Of the expected ones that are there: those that were found out, rather than told by the worker that had them.
+    pub recovered: usize,
+    /// As in [`Report`].
+    pub applied: usize,
+    /// As in [`Report`].
+    pub duplicates: usize,
+    /// As in [`Report`].
+    pub excused: usize,
+    /// As in [`Report`].
+    pub lost: usize,
+    /// As in [`Report`].
+    pub unexpected: usize,
+    /// As in [`Report`].
+    pub unknown_applied: usize,
 }
 
 /// Runs by state.
@@ -163,6 +185,7 @@ pub(crate) fn of(world: &World) -> Report {
         unexpected: 0,
         unknown_applied: 0,
         paid_twice: paid_twice(world),
+        by_tool: BTreeMap::new(),
         runs: Runs::default(),
         takeovers: world.runs.iter().map(|run| run.takeovers).sum(),
         orphans: 0,
@@ -170,16 +193,7 @@ pub(crate) fn of(world: &World) -> Report {
         violations: invariants::all(world, &effects),
         orphaned: Vec::new(),
     };
-    for effect in effects.iter().filter(|effect| effect.tool == REFUND) {
-        report.refund(effect);
-    }
-    report.strays(world, &effects);
-    report.applied = world
-        .books
-        .rows
-        .iter()
-        .filter(|row| row.tool == REFUND)
-        .count();
+    report.count_effects(world, &effects);
     for run in world
         .runs
         .iter()
@@ -206,40 +220,31 @@ pub(crate) fn of(world: &World) -> Report {
 }
 
 impl Report {
-    fn refund(&mut self, effect: &Effect<'_>) {
-        let there = usize::from(!effect.rows.is_empty());
-        self.duplicates += effect.duplicates();
-        self.excused += effect.excused();
-        match effect.fate {
-            Fate::Happened => {
-                self.expected += 1;
-                self.lost += 1 - there;
-            }
-            Fate::NotHappened => self.unexpected += there,
-            Fate::Unknown => self.unknown_applied += there,
+    fn count_effects(&mut self, world: &World, effects: &[Effect<'_>]) {
+        let tools = world.books.tools.iter();
+        self.by_tool = tools
+            .map(|tool| (tool.clone(), Effects::of(tool, world, effects)))
+            .collect();
+        let counted = self
+            .by_tool
+            .iter()
+            .filter(|(tool, _)| world.books.counts(tool));
+        for (_, sums) in counted {
+            self.expected += sums.expected;
+            self.applied += sums.applied;
+            self.duplicates += sums.duplicates;
+            self.excused += sums.excused;
+            self.lost += sums.lost;
+            self.unexpected += sums.unexpected;
+            self.unknown_applied += sums.unknown_applied;
         }
     }
 
-    fn strays(&mut self, world: &World, effects: &[Effect<'_>]) {
-        let mut keys: Vec<&str> = strays(world, effects)
-            .into_iter()
-            .filter(|row| row.tool == REFUND)
-            .map(|row| row.key.as_str())
-            .collect();
-        let rows = keys.len();
-        keys.sort_unstable();
-        keys.dedup();
-        self.unexpected += keys.len();
-        self.duplicates += rows - keys.len();
-    }
-
     fn must_add_up(&mut self) {
-        let refunds = (self.expected + self.duplicates + self.unexpected + self.unknown_applied)
-            .checked_sub(self.lost);
         let sums = [
             (
-                refunds == Some(self.applied),
-                "the refunds do not add up to what the books hold",
+                self.by_tool.values().all(Effects::add_up),
+                "the effects do not add up to what the books hold",
             ),
             (
                 self.runs.sum() == self.orders,
@@ -260,12 +265,50 @@ impl Report {
     }
 }
 
+impl Effects {
+    fn of(tool: &str, world: &World, effects: &[Effect<'_>]) -> Self {
+        let rows = world.books.rows.iter().filter(|row| row.tool == tool);
+        let mut sums = Self {
+            applied: rows.count(),
+            ..Self::default()
+        };
+        for effect in effects.iter().filter(|effect| effect.tool == tool) {
+            let there = usize::from(!effect.rows.is_empty());
+            sums.duplicates += effect.duplicates();
+            sums.excused += effect.excused();
+            sums.recovered += usize::from(effect.is_recovered());
+            match effect.fate {
+                Fate::Happened => {
+                    sums.expected += 1;
+                    sums.lost += 1 - there;
+                }
+                Fate::NotHappened => sums.unexpected += there,
+                Fate::Unknown => sums.unknown_applied += there,
+            }
+        }
+        let strays = strays(world, effects);
+        let strays = strays.into_iter().filter(|row| row.tool == tool);
+        let mut keys: Vec<&str> = strays.map(|row| row.key.as_str()).collect();
+        let rows = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        sums.unexpected += keys.len();
+        sums.duplicates += rows - keys.len();
+        sums
+    }
+
+    fn add_up(&self) -> bool {
+        let there = self.expected + self.duplicates + self.unexpected + self.unknown_applied;
+        there.checked_sub(self.lost) == Some(self.applied)
+    }
+}
+
 fn paid_twice(world: &World) -> usize {
     let mut paid: Vec<(&str, &str)> = world
         .books
         .rows
         .iter()
-        .filter(|row| row.tool == REFUND)
+        .filter(|row| world.books.counts(&row.tool))
         .map(|row| (row.order.as_str(), row.key.as_str()))
         .collect();
     paid.sort_unstable();

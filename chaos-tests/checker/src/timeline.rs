@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::attempt::RUNTIME;
@@ -57,6 +58,58 @@ pub(crate) fn of(dump: &Dump, run: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Something that a commit says, with its time: what a chart of many runs is drawn from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Moment {
+    /// By the clock of the commit's writer, unix milliseconds.
+    pub at: i64,
+    /// The run.
+    pub run: String,
+    /// The event's kind, as stored: `run.owned`, `attempt.finding` ..
+    pub kind: String,
+    /// The step; empty of an event about the run.
+    pub step: String,
+    /// Of `run.owned` the node, of a finding the finding, of an end the status; empty otherwise.
+    pub what: String,
+    /// The epoch of the commit.
+    pub epoch: u64,
+}
+
+/// Every event of every commit, in order of time.
+///
+/// # Errors
+/// The dump cannot be read.
+pub fn moments(dump: &Path) -> anyhow::Result<Vec<Moment>> {
+    let dump = Dump::read(dump)?;
+    let commits = dump
+        .messages
+        .iter()
+        .filter(|message| matches!(message.place, Place::Journal(_)));
+    let mut moments = Vec::new();
+    for message in commits {
+        let body = message.json();
+        let events = body.get("events").and_then(Value::as_array);
+        for event in events.into_iter().flatten() {
+            let what = match text(event, "kind") {
+                "run.owned" => text(event, "node"),
+                "attempt.finding" => text(event, "finding"),
+                "run.ended" => text(event, "status"),
+                _ => "",
+            };
+            moments.push(Moment {
+                at: body.get("at").and_then(Value::as_i64).unwrap_or(0),
+                run: message.run.clone(),
+                kind: text(event, "kind").to_owned(),
+                step: text(event, "step").to_owned(),
+                what: what.to_owned(),
+                epoch: number(&body, "epoch"),
+            });
+        }
+    }
+    moments.sort_by_key(|moment| moment.at);
+    Ok(moments)
 }
 
 /// The run's messages. An inbox message whose position says nothing stands before the commit that names it.

@@ -1,7 +1,8 @@
 //! The shipped server configurations, and the values that differ from server to server.
 //!
 //! The files under `cluster/nats` are used as they are; a server of a local cluster gets in its environment what a production server gets
-//! from its unit file. One thing can be changed in the text: benches compare with a server that does not sync.
+//! from its unit file. Two things can be changed in the text: benches compare with a server that does not sync, and chaos tests with proxies
+//! need servers that do not tell clients of each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,16 +53,25 @@ impl Ports {
     }
 }
 
+/// The line that begins what servers have to do with each other.
+const CLUSTERED: &str = "cluster {\n";
+/// What it is followed by where servers do not tell clients of each other.
+const SECRETIVE: &str = "cluster {\n    no_advertise: true\n";
+
 /// The configuration file for a cluster of this many servers. `None`: none is shipped.
-pub(crate) fn text(count: usize, sync: SyncInterval) -> Option<String> {
+pub(crate) fn text(count: usize, sync: SyncInterval, advertise: bool) -> Option<String> {
     let text = match count {
         1 => ONE,
         3 => THREE,
         _ => return None,
     };
-    Some(match sync {
+    let text = match sync {
         SyncInterval::Always => text.to_owned(),
         SyncInterval::Lazy => text.replace(ALWAYS, LAZY),
+    };
+    Some(match advertise {
+        true => text,
+        false => text.replace(CLUSTERED, SECRETIVE),
     })
 }
 
@@ -111,15 +121,22 @@ mod tests {
     #[test]
     fn the_shipped_files_sync_always_and_only_the_lazy_variant_does_not() {
         for count in [1, 3] {
-            let shipped = text(count, SyncInterval::Always).unwrap();
+            let shipped = text(count, SyncInterval::Always, true).unwrap();
             let settings = |text: &str, wanted: &str| {
                 text.lines().filter(|line| line.trim() == wanted).count()
             };
             assert_eq!(settings(&shipped, ALWAYS), 1);
-            let lazy = text(count, SyncInterval::Lazy).unwrap();
+            let lazy = text(count, SyncInterval::Lazy, true).unwrap();
             assert_eq!((settings(&lazy, ALWAYS), settings(&lazy, LAZY)), (0, 1));
         }
-        assert_eq!(text(2, SyncInterval::Always), None);
+        assert_eq!(text(2, SyncInterval::Always, true), None);
+    }
+
+    #[test]
+    fn only_servers_that_do_not_advertise_keep_their_peers_from_clients() {
+        let secretive = text(3, SyncInterval::Always, false).unwrap();
+        assert_eq!(secretive.matches("no_advertise: true").count(), 1);
+        assert!(!THREE.contains("no_advertise"));
     }
 
     #[test]

@@ -38,6 +38,13 @@ pub(crate) fn line_with(path: &Path, from: u64, wanted: &str) -> io::Result<Opti
         .map(|line| line.trim_end().to_owned()))
 }
 
+/// Every line of all its lives that holds this text.
+pub(crate) fn lines_with(path: &Path, wanted: &str) -> io::Result<Vec<String>> {
+    let text = read(path, 0)?;
+    let lines = text.lines().filter(|line| line.contains(wanted));
+    Ok(lines.map(str::to_owned).collect())
+}
+
 fn read(path: &Path, from: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;

@@ -51,6 +51,9 @@ pub struct NatsOptions {
     /// The ports for clients, as many as servers; otherwise those of last time if they are free, so that a URL that was handed out stays
     /// true, and free ones if not.
     pub client_ports: Option<Vec<u16>>,
+    /// Servers tell clients of each other, as in production. Without it a client knows the URLs that it was given and no others: what a
+    /// test needs that puts a proxy between them.
+    pub advertise: bool,
     /// How much one server may store, in bytes; beyond it, writes are refused. Nothing is reserved.
     pub max_store: u64,
 }
@@ -65,6 +68,7 @@ impl NatsOptions {
             sync: SyncInterval::Always,
             binary: None,
             client_ports: None,
+            advertise: true,
             max_store: MAX_STORE,
         }
     }
@@ -87,7 +91,7 @@ impl NatsServers {
     /// Whatever [`LocalError`] tells; nothing is left running then.
     pub async fn start(options: NatsOptions) -> Result<Self, LocalError> {
         let NatsOptions { count, sync, .. } = options;
-        let text = config::text(count, sync).ok_or(LocalError::Count(count))?;
+        let text = config::text(count, sync, options.advertise).ok_or(LocalError::Count(count))?;
         if options
             .client_ports
             .as_ref()

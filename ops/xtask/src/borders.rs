@@ -26,14 +26,14 @@ enum Border {
 }
 
 /// The borders, with the reason that is shown when one is crossed.
-const BORDERS: [(Border, &str); 10] = [
+const BORDERS: [(Border, &str); 11] = [
     (
         Border::Only("sled", &["leasehold-embedded"]),
         "the store can be exchanged only while one crate knows it",
     ),
     (
-        Border::Only("async-nats", &["leasehold-nats"]),
-        "the store can be exchanged only while one crate knows it",
+        Border::Only("async-nats", &["leasehold-nats", "leasehold-chaos"]),
+        "the store can be exchanged only while one crate knows it; the chaos suite handles the servers themselves, from outside",
     ),
     (
         Border::Only("ractor", &["leasehold-actors"]),
@@ -72,6 +72,10 @@ const BORDERS: [(Border, &str); 10] = [
     (
         Border::Ours("leasehold-checker", &[]),
         "who checks the runtime shares no code with it",
+    ),
+    (
+        Border::Ours("leasehold-chaos", &["leasehold-checker", "leasehold-local"]),
+        "who breaks the runtime uses it as its users do, and shares no code with it",
     ),
 ];
 

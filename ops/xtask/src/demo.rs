@@ -245,7 +245,7 @@ fn replay(leasehold: &Path, data: &Path, recording: &Path) -> anyhow::Result<()>
 }
 
 /// An empty folder under the target directory, so that what a failure leaves behind can be looked at.
-fn fresh_folder(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn fresh_folder(name: &str) -> anyhow::Result<PathBuf> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
     let target = target.context("cargo metadata names no target directory")?;

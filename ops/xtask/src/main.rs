@@ -2,6 +2,7 @@
 
 mod borders;
 mod cargo;
+mod chaos;
 mod demo;
 mod test;
 mod tests_said;
@@ -32,6 +33,8 @@ enum Command {
     Sabotages,
     /// Run the demo on a file with other columns
     ForeignFile(demo::ForeignArgs),
+    /// Break a real cluster in seeded ways, and judge what came of it; exit code 3: it has shown too little
+    Chaos(chaos::ChaosArgs),
     /// Measure; `bench embedded --help` and `bench nats --help` say what can be chosen
     Bench {
         /// What the bench is given
@@ -52,6 +55,10 @@ fn main() -> ExitCode {
         Command::DemoCluster(args) => demo::cluster(&args),
         Command::Sabotages => demo::sabotages(),
         Command::ForeignFile(args) => demo::foreign(&args),
+        Command::Chaos(args) => match chaos::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Bench { arguments } => cargo::run_release("leasehold-bench", &arguments),
     };
     match done {

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use futures_util::future::join_all;
-use leasehold_local::{NatsOptions, NatsServers, Processes, Program, State};
+use leasehold_local::{Doing, Fleet, Kind, Member, NatsOptions, NatsServers, Program, Tended};
 use leasehold_nats::Target;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -23,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::children::READY;
-use super::members::{Member, Setting, What};
+use super::members::Setting;
 use super::operator::Troubles;
 use super::plan::{NODES, WORKERS};
 use super::scene::{Pace, Scene, Stall, Who};
@@ -40,8 +39,6 @@ pub(super) const SESSION_TTL: Duration = Duration::from_secs(3);
 const PAUSE_BEYOND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7));
 /// How long a killed process stays away, at most. Some are back before anybody has noticed, some are not.
 const AWAY: Duration = Duration::from_secs(8);
-/// How long a process that ended by itself stays away.
-const SERVICE_PAUSE: Duration = Duration::from_millis(500);
 /// How often a process may end by itself before that is a trouble. Each time NATS is without a leader for longer than a session lives, the
 /// workers end theirs; more than a few times for each such event, something is wrong.
 const MOST_ENDS: usize = 60;
@@ -62,11 +59,10 @@ const PACE: Pace = Pace {
 /// See the module.
 pub(super) struct Cluster {
     servers: Servers,
-    processes: Processes,
-    program: Program,
+    fleet: Fleet,
+    url: String,
     place: Arc<Place>,
     setting: Setting,
-    members: Vec<Member>,
     rng: StdRng,
     looked: Instant,
     diary: Vec<String>,
@@ -90,115 +86,100 @@ impl Cluster {
             url,
             ..Target::default()
         };
-        let node = |n| Member::new(Who::Nodes, format!("node-{n}"));
-        let worker = |n| Member::new(Who::Workers, format!("worker-{n}"));
-        let mut cluster = Self {
+        let mut fleet = Fleet::new(setting.folder.cluster())?;
+        let nodes = (1..=NODES).map(|n| (Who::Nodes, n, setting.node(n)));
+        let workers = (1..=WORKERS).map(|n| (Who::Workers, n, setting.worker(n)));
+        for (who, n, recipe) in nodes.chain(workers) {
+            let stalls = if n == 1 { stalls(who) } else { None };
+            fleet.add(program.clone(), recipe, stalls.map(stall))?;
+        }
+        fleet.ready(READY).await?;
+        Ok(Self {
             servers: Servers::new(servers, tasks.clone()),
-            processes: Processes::new(setting.folder.cluster())?,
-            program,
+            fleet,
+            url: program.nats,
             place: Arc::new(Place::Cluster(Box::new(target))),
             setting,
-            members: (1..=NODES)
-                .map(node)
-                .chain((1..=WORKERS).map(worker))
-                .collect(),
             rng: StdRng::seed_from_u64(seed),
             looked: Instant::now(),
             diary: Vec::new(),
-        };
-        for who in [Who::Nodes, Who::Workers] {
-            let first = cluster.members.iter_mut().find(|member| member.who == who);
-            if let Some(first) = first {
-                first.stall = stalls(who);
-            }
-        }
-        for member in &mut cluster.members {
-            member.start(&cluster.processes, &cluster.program, &cluster.setting)?;
-        }
-        for member in &cluster.members {
-            cluster
-                .processes
-                .says(&member.name, "ready:", READY)
-                .await?;
-        }
-        Ok(cluster)
+        })
     }
 
     /// One process of this kind that runs, if there is one.
-    fn runs(&mut self, who: Who) -> Option<usize> {
-        let members = self.members.iter().enumerate();
-        let up: Vec<usize> = members
-            .filter(|(_, member)| member.who == who && matches!(member.what, What::Runs))
-            .map(|(place, _)| place)
+    fn runs(&mut self, who: Who) -> Option<String> {
+        let members = self.fleet.members().iter();
+        let up: Vec<&str> = members
+            .filter(|member| Some(member.kind()) == kind(who) && member.doing() == Doing::Runs)
+            .map(Member::name)
             .collect();
-        up.choose(&mut self.rng).copied()
+        up.choose(&mut self.rng).map(|name| (*name).to_owned())
     }
 
     /// Which process of this kind to kill, if one can be killed now. The one that was told to stall, even if it is paused: nothing but a kill
     /// ends its stall, and what it stands still with would never be over.
-    fn victim(&mut self, who: Who) -> Option<usize> {
-        let stalls = |member: &Member| member.who == who && member.stall.is_some();
-        match self.members.iter().position(stalls) {
-            Some(place) => {
-                let is_away = matches!(self.members[place].what, What::Away { .. });
-                (!is_away).then_some(place)
+    fn victim(&mut self, who: Who) -> Option<String> {
+        let mut members = self.fleet.members().iter();
+        let stalls =
+            members.find(|member| Some(member.kind()) == kind(who) && member.stall().is_some());
+        match stalls {
+            Some(member) => {
+                let is_away = matches!(member.doing(), Doing::Away(_));
+                (!is_away).then(|| member.name().to_owned())
             }
             None => self.runs(who),
         }
+    }
+
+    fn named(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        let members = self.fleet.members().iter();
+        members
+            .filter(move |member| member.kind() == kind)
+            .map(Member::name)
     }
 
     fn some(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.random_range(0.0..1.0))
     }
 
-    async fn stop_all(&self, who: Who, troubles: &Troubles) -> anyhow::Result<()> {
-        let members = self.members.iter().filter(|member| member.who == who);
-        let stops = members.map(|member| async {
-            let stopped = self.processes.stop(&member.name, ORDERLY).await;
-            (&member.name, stopped)
-        });
-        for (name, stopped) in join_all(stops).await {
-            if !stopped? {
-                troubles.add(format!(
-                    "{name} did not stop in good order; its log says why"
-                ));
-            }
+    async fn stop_all(&self, kind: Kind, troubles: &Troubles) -> anyhow::Result<()> {
+        for name in self.fleet.stop_all(kind, ORDERLY).await? {
+            troubles.add(format!(
+                "{name} did not stop in good order; its log says why"
+            ));
         }
         Ok(())
     }
 
     async fn tend_members(&mut self, troubles: &Troubles) -> anyhow::Result<()> {
-        let now = Instant::now();
-        let states = self.processes.status()?;
-        for member in &mut self.members {
-            match member.what {
-                What::Away { until } if now >= until => {
-                    member.start(&self.processes, &self.program, &self.setting)?;
-                }
-                What::Paused { until } if now >= until => {
-                    self.processes.resume(&member.name).await?;
-                    member.what = What::Runs;
-                }
-                What::Runs => {
-                    let state = states.iter().find(|status| status.name == member.name);
-                    if state.is_none_or(|status| status.state == State::Dead) {
-                        self.diary.push(format!("{} ended by itself", member.name));
-                        member.ended += 1;
-                        if member.ended == MOST_ENDS {
-                            troubles.add(format!(
-                                "{} ended by itself {MOST_ENDS} times; its log says why",
-                                member.name
-                            ));
-                        }
-                        member.what = What::Away {
-                            until: now + SERVICE_PAUSE,
-                        };
-                    }
-                }
-                What::Away { .. } | What::Paused { .. } => {}
+        for tended in self.fleet.tend().await? {
+            let Tended::Ended(name, ends) = tended else {
+                continue;
+            };
+            self.diary.push(format!("{name} ended by itself"));
+            if ends == MOST_ENDS {
+                troubles.add(format!(
+                    "{name} ended by itself {MOST_ENDS} times; its log says why"
+                ));
             }
         }
         Ok(())
+    }
+}
+
+/// The kind of process that the cluster's fleet knows; servers and the payments service are not of it.
+fn kind(who: Who) -> Option<Kind> {
+    match who {
+        Who::Nodes => Some(Kind::Node),
+        Who::Workers => Some(Kind::Worker),
+        Who::Runtime | Who::Servers | Who::Payments => None,
+    }
+}
+
+fn stall(stall: Stall) -> leasehold_local::Stall {
+    leasehold_local::Stall {
+        point: stall.point.to_owned(),
+        nth: stall.nth,
     }
 }
 
@@ -213,35 +194,27 @@ impl Scene for Cluster {
     }
 
     fn reach(&self) -> [OsString; 2] {
-        ["--nats".into(), self.program.nats.clone().into()]
+        ["--nats".into(), self.url.clone().into()]
     }
 
     fn logbooks(&self) -> Vec<PathBuf> {
-        let workers = self
-            .members
-            .iter()
-            .filter(|member| member.who == Who::Workers);
-        workers
-            .map(|worker| self.processes.folder().join(&worker.name))
-            .collect()
+        let workers = self.named(Kind::Worker);
+        let folder = self.fleet.processes().folder();
+        workers.map(|worker| folder.join(worker)).collect()
     }
 
     fn gather(&self, record: &Path) -> std::io::Result<()> {
         let mut all = File::create(record)?;
-        for node in self
-            .members
-            .iter()
-            .filter(|member| member.who == Who::Nodes)
-        {
-            let path = self.setting.folder.recording(&node.name);
+        for node in self.named(Kind::Node) {
+            let path = self.setting.folder.recording(node);
             std::io::copy(&mut File::open(path)?, &mut all)?;
         }
         Ok(())
     }
 
     async fn stalled(&mut self) -> bool {
-        for member in &self.members {
-            if matches!(member.what, What::Runs) && member.has_stalled(&self.processes).await {
+        for member in self.fleet.members() {
+            if member.doing() == Doing::Runs && self.fleet.stalled(member.name()).await.is_some() {
                 return true;
             }
         }
@@ -265,14 +238,9 @@ impl Scene for Cluster {
                 }
             }
         };
-        let member = &mut self.members[victim];
-        self.processes.kill(&member.name).await?;
+        self.fleet.kill(&victim, away, next.map(stall)).await?;
         self.diary
-            .push(format!("{} killed, away for {away:.1?}", member.name));
-        member.stall = next;
-        member.what = What::Away {
-            until: Instant::now() + away,
-        };
+            .push(format!("{victim} killed, away for {away:.1?}"));
         Ok(())
     }
 
@@ -282,16 +250,10 @@ impl Scene for Cluster {
         let Some(victim) = self.runs(who) else {
             return Ok(false);
         };
-        let member = &mut self.members[victim];
-        if self.processes.pause(&member.name).await.is_err() {
-            // It has just ended by itself.
+        if !self.fleet.pause(&victim, lasts).await {
             return Ok(false);
         }
-        self.diary
-            .push(format!("{} paused for {lasts:.1?}", member.name));
-        member.what = What::Paused {
-            until: Instant::now() + lasts,
-        };
+        self.diary.push(format!("{victim} paused for {lasts:.1?}"));
         Ok(true)
     }
 
@@ -305,23 +267,20 @@ impl Scene for Cluster {
     }
 
     fn whole(&self) -> bool {
-        let runs = |member: &Member| matches!(member.what, What::Runs);
-        self.members.iter().all(runs) && self.servers.whole()
+        self.fleet.whole() && self.servers.whole()
     }
 
     async fn stop(&mut self, troubles: &Troubles) -> anyhow::Result<()> {
         self.servers.back().await?;
-        self.stop_all(Who::Workers, troubles).await
+        self.stop_all(Kind::Worker, troubles).await
     }
 
     async fn down(self: Box<Self>, troubles: &Troubles) -> anyhow::Result<()> {
-        self.stop_all(Who::Nodes, troubles).await?;
-        for member in &self.members {
-            for panic in member.panics(self.processes.folder())? {
-                troubles.add(format!("{} says: {panic}", member.name));
-            }
+        self.stop_all(Kind::Node, troubles).await?;
+        for panic in self.fleet.panics()? {
+            troubles.add(panic);
         }
-        let down = timeout(ORDERLY, self.processes.down());
+        let down = timeout(ORDERLY, self.fleet.down());
         down.await.context("stopping the NATS servers")??;
         Ok(())
     }

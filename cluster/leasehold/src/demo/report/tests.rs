@@ -64,6 +64,7 @@ fn report() -> Report {
         unexpected: 0,
         unknown_applied: 0,
         paid_twice: 0,
+        by_tool: Default::default(),
         runs: Runs {
             completed: 2,
             cancelled: 1,
