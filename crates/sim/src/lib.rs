@@ -5,12 +5,15 @@
 //! late, hang or lie about it. Afterwards everything heals, and then every run must have ended and every invariant must hold over the stored
 //! bytes. The same seed gives the same schedule on every machine.
 
+mod checking;
 mod model;
 mod outside;
+pub mod owners;
 mod schedule;
 mod store;
 mod world;
 
-pub use model::{Ack, Action, Bound, Checked, Crash, Returns, State};
+pub use checking::{Checked, Settles};
+pub use model::{Ack, Action, Bound, Crash, Returns, State};
 pub use schedule::{Config, Outcome, Tally, run_seed, trace_seed};
 pub use store::StoreWeakening;

@@ -7,7 +7,7 @@
 use leasehold_json::Digest;
 
 use super::io::{CommitRequest, Effect, StopReason};
-use super::{RunMachine, Watch};
+use super::{RunMachine, RunWeakening, Watch};
 use crate::ids::{CommitId, Seq};
 use crate::state::Head;
 use crate::wire::{
@@ -44,7 +44,8 @@ impl RunMachine {
     /// Adds an event to the draft and takes it into the state.
     pub(super) fn draft(&mut self, event: Event) -> Result<(), String> {
         if self.draft.is_none() {
-            let takes_over = !self.owned;
+            let takes_over = !self.owned
+                && (self.state.n == 0 || self.config.weakening != RunWeakening::SameEpoch);
             let epoch = if takes_over {
                 self.state.epoch.next()
             } else {

@@ -75,6 +75,10 @@ pub enum RunWeakening {
     NoSeal,
     /// "Not done" counts although the probe only observes and the service takes late requests.
     PlainProbeCounts,
+    /// A new owner goes on in the epoch of the one before.
+    SameEpoch,
+    /// A grant counts for the step that it was given for, whatever is asked for now.
+    ApprovalByPosition,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use leasehold_json::{AcceptedJson, Digest};
 
-use super::RunMachine;
+use super::{RunMachine, RunWeakening};
 use crate::approval::{self, Bound};
 use crate::ids::{ApprovalId, Seq, StepId};
 use crate::state::ApprovalState;
@@ -22,7 +22,10 @@ impl RunMachine {
     /// Whether this approval was given for what has this hash.
     pub(super) fn grant(&mut self, id: Option<ApprovalId>, hash: Digest) -> Result<Grant, String> {
         let found = id.and_then(|id| self.state.approvals.get(&id).map(|approval| (id, approval)));
-        let Some((id, approval)) = found.filter(|(_, approval)| approval.hash == hash) else {
+        let by_position = self.config.weakening == RunWeakening::ApprovalByPosition;
+        let Some((id, approval)) =
+            found.filter(|(_, approval)| by_position || approval.hash == hash)
+        else {
             return Ok(Grant::Missing);
         };
         let ApprovalState::Decided {

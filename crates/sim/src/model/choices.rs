@@ -73,7 +73,7 @@ impl Bound {
 
     fn work_of_workers(&self, state: &State, actions: &mut Vec<Action>) {
         for (worker, it) in state.workers.iter().enumerate() {
-            for attempt in 0..state.lanes.len() {
+            for attempt in 0..state.stored.lanes.len() {
                 if state.may_deliver(worker, attempt, self) {
                     actions.push(Action::Deliver { worker, attempt });
                 }
@@ -128,11 +128,11 @@ impl Bound {
                 actions.push(Action::Restart { worker });
             }
         }
-        for attempt in (0..state.lanes.len()).filter(|attempt| state.adrift[*attempt] > 0) {
+        for attempt in (0..state.stored.lanes.len()).filter(|attempt| state.adrift[*attempt] > 0) {
             actions.push(Action::LandLate { attempt });
             actions.push(Action::LoseLate { attempt });
         }
-        actions.extend((0..state.late.len()).map(|index| Action::WriteLate { index }));
+        actions.extend((0..state.stored.late.len()).map(|index| Action::WriteLate { index }));
     }
 
     fn work_of_the_owner(&self, state: &State, actions: &mut Vec<Action>) {
@@ -213,7 +213,7 @@ impl Bound {
 
     /// Whether nothing can happen any more although the run has neither ended nor waits for an operator.
     pub(super) fn is_stuck(&self, state: &State) -> bool {
-        let journal = &state.journal.state;
+        let journal = &state.stored.journal.state;
         journal.ended.is_none()
             && journal.open_questions().next().is_none()
             && self.is_terminal(state)

@@ -5,13 +5,15 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use leasehold_protocol::{AttemptEffect, AttemptMachine, Effect, RunMachine};
+use leasehold_protocol::{
+    AttemptEffect, AttemptMachine, Effect, Input, Invariant, Now, RunMachine, StopReason,
+};
 
 use super::printed::Printed;
-use super::state::{Journal, Lane};
+use super::stored::{Journal, Lane};
 
 /// Results by the fingerprint of everything that they come from.
-pub(super) struct Memo<T>(Mutex<HashMap<u64, T>>);
+pub(crate) struct Memo<T>(Mutex<HashMap<u64, T>>);
 
 impl<T> Default for Memo<T> {
     fn default() -> Self {
@@ -21,7 +23,7 @@ impl<T> Default for Memo<T> {
 
 impl<T: Clone> Memo<T> {
     /// The result for `from`, made now if it is not there.
-    pub(super) fn of(&self, from: &impl Hash, make: impl FnOnce() -> T) -> T {
+    pub(crate) fn of(&self, from: &impl Hash, make: impl FnOnce() -> T) -> T {
         let mut hasher = DefaultHasher::new();
         from.hash(&mut hasher);
         let key = hasher.finish();
@@ -37,33 +39,54 @@ impl<T: Clone> Memo<T> {
     }
 }
 
-/// What a step of the owner leads to.
+/// What a step of an owner leads to.
 #[derive(Clone)]
-pub(super) struct Owned {
-    /// Absent: it stopped.
-    pub(super) machine: Option<Printed<RunMachine>>,
-    pub(super) effects: Vec<Printed<Effect>>,
-    /// It stopped because it could not read what is stored.
-    pub(super) unreadable: bool,
+pub(crate) struct Owned {
+    pub(crate) machine: Printed<RunMachine>,
+    /// Everything that it wants, but to stop.
+    pub(crate) effects: Vec<Printed<Effect>>,
+    /// It does nothing more.
+    pub(crate) stopped: Option<StopReason>,
+}
+
+impl Owned {
+    /// One step of the production machine.
+    pub(crate) fn step(machine: &RunMachine, now: Now, input: Input) -> Self {
+        let mut machine = machine.clone();
+        let (mut effects, mut stopped) = (Vec::new(), None);
+        for effect in machine.step(now, input) {
+            match effect {
+                Effect::Stop(reason) => stopped = Some(reason),
+                effect => effects.push(Printed::new(effect)),
+            }
+        }
+        Self {
+            machine: Printed::new(machine),
+            effects,
+            stopped,
+        }
+    }
 }
 
 /// What a step of an attempt leads to.
 #[derive(Clone)]
-pub(super) struct Worked {
-    pub(super) machine: Printed<AttemptMachine>,
-    pub(super) effects: Vec<Printed<AttemptEffect>>,
+pub(crate) struct Worked {
+    pub(crate) machine: Printed<AttemptMachine>,
+    pub(crate) effects: Vec<Printed<AttemptEffect>>,
 }
 
 /// The tables of one check, shared by all its states and no part of any.
 #[derive(Clone, Default)]
-pub(super) struct Memos(Arc<Tables>);
+pub(crate) struct Memos(Arc<Tables>);
 
 #[derive(Default)]
-pub(super) struct Tables {
-    pub(super) owner: Memo<Owned>,
-    pub(super) job: Memo<Worked>,
-    pub(super) lane: Memo<Printed<Lane>>,
-    pub(super) journal: Memo<(Printed<Journal>, bool)>,
+pub(crate) struct Tables {
+    pub(crate) owner: Memo<Owned>,
+    pub(crate) job: Memo<Worked>,
+    pub(crate) lane: Memo<Printed<Lane>>,
+    pub(crate) journal: Memo<(Printed<Journal>, bool)>,
+    /// The first promise that what is stored breaks.
+    pub(crate) verdict: Memo<Option<Invariant>>,
 }
 
 impl std::ops::Deref for Memos {

@@ -14,18 +14,21 @@
 //! step, no cancel, no two living owners, no unreadable logbook, no failing probe: the simulator has those.
 
 mod choices;
-mod memo;
+pub(crate) mod memo;
 mod owner;
-mod printed;
+pub(crate) mod printed;
 mod promises;
 mod state;
+pub(crate) mod stored;
 mod workers;
 
 use leasehold_protocol::{
     Body, ClientId, Decision, Limits, RunId, RunWeakening, Submission, WIRE_VERSION,
     WorkerWeakening,
 };
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
+
+use crate::checking::{self, Checked};
 
 pub use state::State;
 
@@ -222,7 +225,7 @@ impl Model for Bound {
     fn init_states(&self) -> Vec<State> {
         let mut state = State::new(names().0, self.memos.clone());
         state.start_owner(self);
-        while state.lanes.is_empty() && state.owner.is_some() {
+        while state.stored.lanes.is_empty() && state.owner.is_some() {
             state.own(0, Ack::Heard);
         }
         vec![state]
@@ -256,8 +259,8 @@ impl Model for Bound {
             Action::CrashWorker { worker, crash } => state.crash_worker(worker, crash),
             Action::Restart { worker } => state.restart(worker),
             Action::WriteLate { index } => {
-                let write = state.late.remove(index);
-                state.write_late(&write);
+                let write = state.stored.late.remove(index);
+                state.stored.write_late(&write);
             }
             Action::StartOwner => state.start_owner(self),
             Action::Own { index, ack, .. } => state.own(index, ack),
@@ -276,67 +279,12 @@ impl Model for Bound {
 
 impl Bound {
     /// Goes through every state within the bound, on all processors; stops at the first broken promise.
-    pub fn check(self) -> Checked {
-        self.go(HasDiscoveries::AnyFailures)
+    pub fn check(self) -> Checked<Action> {
+        checking::exhaust(self)
     }
 
     /// Goes on until the promise whose name begins like this is broken, or everything was seen.
-    pub fn find(self, promise: &str) -> Checked {
-        let named = self.properties().into_iter().map(|property| property.name);
-        let wanted = named.filter(|name| name.starts_with(promise)).collect();
-        self.go(HasDiscoveries::AllOf(wanted))
+    pub fn find(self, promise: &str) -> Checked<Action> {
+        checking::find(self, promise)
     }
-
-    fn go(self, until: HasDiscoveries) -> Checked {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let checker = self
-            .checker()
-            .threads(threads)
-            .finish_when(until)
-            .spawn_bfs()
-            .join();
-        let mut broken = Vec::new();
-        let mut seen = Vec::new();
-        for (name, path) in checker.discoveries() {
-            let failure = checker
-                .model()
-                .property(name)
-                .expectation
-                .discovery_is_failure();
-            if failure {
-                let trace = path.into_actions();
-                broken.push((name, trace));
-            } else {
-                seen.push(name);
-            }
-        }
-        let never = checker.model().properties().into_iter();
-        let never = never
-            .filter(|property| !property.expectation.discovery_is_failure())
-            .map(|property| property.name)
-            .filter(|name| !seen.contains(name))
-            .collect();
-        Checked {
-            states: checker.unique_state_count(),
-            transitions: checker.state_count(),
-            depth: checker.max_depth(),
-            broken,
-            never,
-        }
-    }
-}
-
-/// What came of a check.
-#[derive(Debug)]
-pub struct Checked {
-    /// Different states.
-    pub states: usize,
-    /// Steps between them.
-    pub transitions: usize,
-    /// Steps of the longest way that was gone.
-    pub depth: usize,
-    /// Broken promises, each with a way to it.
-    pub broken: Vec<(&'static str, Vec<Action>)>,
-    /// Situations that the model is about and that never came about: a check with one of them proves less than it says.
-    pub never: Vec<&'static str>,
 }

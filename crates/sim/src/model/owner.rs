@@ -11,7 +11,8 @@ use leasehold_protocol::{
 
 use super::memo::Owned;
 use super::printed::Printed;
-use super::state::{Job, LateWrite, Owner, State, Told};
+use super::state::{Job, Owner, State, Told};
+use super::stored::LateWrite;
 use super::{Ack, Bound};
 use crate::outside;
 
@@ -45,51 +46,32 @@ fn clock(jumps: u8) -> Now {
     }
 }
 
-/// One step of the production machine.
-fn step(machine: &RunMachine, now: Now, input: Input) -> Owned {
-    let mut machine = machine.clone();
-    let mut effects = Vec::new();
-    for effect in machine.step(now, input) {
-        match effect {
-            Effect::Stop(reason) => {
-                return Owned {
-                    machine: None,
-                    effects: Vec::new(),
-                    unreadable: matches!(reason, StopReason::Unreadable(_)),
-                };
-            }
-            // Time is the model's, no question of the model expires, and the inbox is read from the journal.
-            Effect::WakeAt { .. }
-            | Effect::AckInbox { .. }
-            | Effect::SetTimer { .. }
-            | Effect::AskHook => {}
-            effect => effects.push(Printed::new(effect)),
-        }
-    }
-    Owned {
-        machine: Some(Printed::new(machine)),
-        effects,
-        unreadable: false,
-    }
+/// Time is the model's, no question of the model expires, and the inbox is read from the journal.
+fn is_left_out(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::WakeAt { .. } | Effect::AckInbox { .. } | Effect::SetTimer { .. } | Effect::AskHook
+    )
 }
 
 impl State {
     /// A node takes the run: because nobody has it, because an operator wrote, or because a truth arrived late.
     pub(super) fn may_start_owner(&self) -> bool {
-        let state = &self.journal.state;
+        let state = &self.stored.journal.state;
         if self.owner.is_some() || state.ended.is_some() {
             return false;
         }
         let news = self
+            .stored
             .open_lane()
-            .is_some_and(|lane| self.lanes[lane].chain.outcome.is_some());
+            .is_some_and(|lane| self.stored.lanes[lane].chain.outcome.is_some());
         !state.parked || news || self.unread_letters().next().is_some()
     }
 
     fn unread_letters(&self) -> impl Iterator<Item = &Printed<(Seq, leasehold_protocol::Body)>> {
         self.letters
             .iter()
-            .filter(|letter| !self.journal.state.folded.contains(&letter.0))
+            .filter(|letter| !self.stored.journal.state.folded.contains(&letter.0))
     }
 
     pub(super) fn start_owner(&mut self, bound: &Bound) {
@@ -97,7 +79,7 @@ impl State {
         let Ok(config) = config(self.owner_lives, bound.run) else {
             return;
         };
-        let machine = RunMachine::new(config, self.journal.state.run.clone());
+        let machine = RunMachine::new(config, self.stored.journal.state.run.clone());
         self.owner = Some(Owner {
             machine: Printed::new(machine),
             effects: Vec::new(),
@@ -110,10 +92,10 @@ impl State {
             },
         });
         let load = Input::Load {
-            commits: self.journal.commits.clone(),
+            commits: self.stored.journal.commits.clone(),
             submission: Some((SUBMISSION, bound.submission.clone())),
         };
-        let print = self.journal.print();
+        let print = self.stored.journal.print();
         self.tell(&print, || load);
         let unread: Vec<_> = self.unread_letters().cloned().collect();
         for letter in unread {
@@ -132,16 +114,20 @@ impl State {
             return;
         };
         let from = (owner.machine.print(), owner.jumps, print);
-        let owned = self
-            .memos
-            .owner
-            .of(&from, || step(&owner.machine, clock(owner.jumps), input()));
-        if owned.unreadable {
-            self.break_promise(Invariant::I16);
+        let owned = self.stored.memos.owner.of(&from, || {
+            Owned::step(&owner.machine, clock(owner.jumps), input())
+        });
+        if let Some(reason) = owned.stopped {
+            if matches!(reason, StopReason::Unreadable(_)) {
+                self.stored.break_promise(Invariant::I16);
+            }
+            return;
         }
-        let Some(machine) = owned.machine else { return };
-        owner.machine = machine;
-        owner.effects.extend(owned.effects);
+        owner.machine = owned.machine;
+        let wanted = owned.effects.into_iter();
+        owner
+            .effects
+            .extend(wanted.filter(|effect| !is_left_out(effect)));
         owner.effects.sort_by_key(Printed::print);
         self.owner = Some(owner);
     }
@@ -157,7 +143,7 @@ impl State {
             Effect::Commit(write) => {
                 let stored = match ack {
                     Ack::LostBefore => Err(()),
-                    _ => self.append(write),
+                    _ => self.stored.append(write),
                 };
                 match stored {
                     Ok(seq) if ack == Ack::Heard => Input::CommitStored { seq },
@@ -165,8 +151,8 @@ impl State {
                 }
             }
             Effect::ReadJournal { after } => {
-                let commits = self.journal.commits.iter();
-                print = self.journal.print();
+                let commits = self.stored.journal.commits.iter();
+                print = self.stored.journal.print();
                 Input::JournalRead {
                     commits: commits
                         .filter(|stored| stored.seq > *after)
@@ -175,10 +161,10 @@ impl State {
                 }
             }
             Effect::ReadChain { chain } => {
-                let Some(at) = self.lane_of(chain) else {
+                let Some(at) = self.stored.lane_of(chain) else {
                     return;
                 };
-                let lane = &self.lanes[at];
+                let lane = &self.stored.lanes[at];
                 let told = Told {
                     attempt: at + 1,
                     messages: lane.messages.len(),
@@ -198,7 +184,7 @@ impl State {
             Effect::WriteRegister(write) => {
                 if ack != Ack::LostBefore {
                     // The machine reads what stands there, whatever the answer was.
-                    let _ = self.register(write, RUNTIME_TOKEN);
+                    let _ = self.stored.register(write, RUNTIME_TOKEN);
                 }
                 Input::RegisterTried {
                     step: write.chain.step,
@@ -247,7 +233,7 @@ impl State {
         worker: &leasehold_protocol::WorkerId,
     ) -> InspectAnswer {
         let (Some(at), Some(id)) = (
-            self.lane_of(chain),
+            self.stored.lane_of(chain),
             (0..2).find(|id| super::workers::name(*id) == worker.as_str()),
         ) else {
             return InspectAnswer::NoAnswer;
@@ -268,7 +254,7 @@ impl State {
 
     /// The service looks for the step's key; told that it is not there, it refuses this attempt and all before it.
     fn probe(&mut self, attempt: usize) -> ProbeReply {
-        if self.total() > 0 {
+        if self.stored.total() > 0 {
             let result = leasehold_protocol::Payload::Json(AcceptedJson::empty_object());
             return ProbeReply::Done { result };
         }
@@ -278,11 +264,11 @@ impl State {
 
     /// Whether something of the open attempt is stored that the owner has not been told of.
     pub(super) fn has_news(&self) -> bool {
-        let (Some(owner), Some(at)) = (&self.owner, self.open_lane()) else {
+        let (Some(owner), Some(at)) = (&self.owner, self.stored.open_lane()) else {
             return false;
         };
         let told = self.told(owner, at);
-        let lane = &self.lanes[at];
+        let lane = &self.stored.lanes[at];
         told.messages < lane.messages.len() || told.notes < lane.notes.len()
     }
 
@@ -301,11 +287,11 @@ impl State {
 
     /// The store's republished message reaches the owner, or its next look at the chain does.
     pub(super) fn hear(&mut self) {
-        let (Some(owner), Some(at)) = (&self.owner, self.open_lane()) else {
+        let (Some(owner), Some(at)) = (&self.owner, self.stored.open_lane()) else {
             return;
         };
         let mut told = self.told(owner, at);
-        let lane = self.lanes[at].clone();
+        let lane = self.stored.lanes[at].clone();
         let message = lane.messages.get(told.messages).cloned();
         if message.is_some() {
             told.messages += 1;
@@ -330,11 +316,12 @@ impl State {
     /// Whether time can make a difference to the owner: it has seen a claim, it waits for nothing else, and the claim's worker is dead,
     /// done, or past its deadline. (The wait is longer than the deadline, and both run from the claim.)
     pub(super) fn may_be_silent(&self, bound: &Bound) -> bool {
-        let (Some(owner), Some(at)) = (&self.owner, self.open_lane()) else {
+        let (Some(owner), Some(at)) = (&self.owner, self.stored.open_lane()) else {
             return false;
         };
-        let lane = &self.lanes[at];
+        let lane = &self.stored.lanes[at];
         let in_flight = self
+            .stored
             .step()
             .is_some_and(|step| step.phase == leasehold_protocol::Phase::InFlight);
         in_flight
@@ -354,7 +341,7 @@ impl State {
     }
 
     pub(super) fn fall_silent(&mut self) {
-        let lanes = self.lanes.len();
+        let lanes = self.stored.lanes.len();
         let paused = lanes > 0 && self.on_time(lanes - 1).next().is_some();
         self.spent.pauses += u8::from(paused);
         if let Some(owner) = &mut self.owner {
@@ -371,8 +358,8 @@ impl State {
         };
         for effect in owner.effects.iter().filter(|_| late) {
             match &**effect {
-                Effect::Commit(write) => self.send_late(LateWrite::Commit(write.clone())),
-                Effect::WriteRegister(write) => self.send_late(LateWrite::Register {
+                Effect::Commit(write) => self.stored.send_late(LateWrite::Commit(write.clone())),
+                Effect::WriteRegister(write) => self.stored.send_late(LateWrite::Register {
                     write: write.clone(),
                     writer: RUNTIME_TOKEN.into(),
                 }),
@@ -383,13 +370,13 @@ impl State {
 
     /// Whether an operator sees a question that nobody has answered.
     pub(super) fn is_asked(&self) -> bool {
-        self.journal.state.open_questions().count() > self.unread_letters().count()
+        self.stored.journal.state.open_questions().count() > self.unread_letters().count()
     }
 
     pub(super) fn decide(&mut self, decision: Decision) {
         self.spent.run_again += u8::from(decision == Decision::RunAgain);
         let (Some((approval, asked)), Ok(by)) = (
-            self.journal.state.open_questions().next(),
+            self.stored.journal.state.open_questions().next(),
             OperatorId::new("anna"),
         ) else {
             return;

@@ -10,14 +10,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// A value with its fingerprint; equal if the fingerprints are. Cheap to clone.
-pub(super) struct Printed<T> {
+pub(crate) struct Printed<T> {
     print: u64,
     value: Arc<T>,
 }
 
 impl<T> Printed<T> {
     /// A value that is told apart by its `Debug` text.
-    pub(super) fn new(value: T) -> Self
+    pub(crate) fn new(value: T) -> Self
     where
         T: Debug,
     {
@@ -31,7 +31,7 @@ impl<T> Printed<T> {
     }
 
     /// A value that is told apart by something else.
-    pub(super) fn by(value: T, what: &impl Hash) -> Self {
+    pub(crate) fn by(value: T, what: &impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
         Self {
@@ -40,7 +40,7 @@ impl<T> Printed<T> {
         }
     }
 
-    pub(super) fn print(&self) -> u64 {
+    pub(crate) fn print(&self) -> u64 {
         self.print
     }
 }

@@ -7,7 +7,8 @@ use stateright::Property;
 
 use super::Bound;
 use super::printed::Printed;
-use super::state::{Lane, State};
+use super::state::State;
+use super::stored::Lane;
 
 /// Every property of the model, over a tool with a fencing probe or without one.
 pub(super) fn all(fencing: bool) -> Vec<Property<Bound>> {
@@ -22,14 +23,16 @@ pub(super) fn all(fencing: bool) -> Vec<Property<Bound>> {
         ),
         Property::always(
             "moments: what is promised about one moment (I5, I6, I8, I15, I16, I17, I20)",
-            |_, state: &State| state.flaw.is_none(),
+            |_, state: &State| state.stored.flaw.is_none(),
         ),
         Property::always("no stuck state", |model: &Bound, state: &State| {
             !model.is_stuck(state)
         }),
         Property::always(
             "every invariant over the stored bytes",
-            |model: &Bound, state: &State| !model.is_terminal(state) || state.check().is_empty(),
+            |model: &Bound, state: &State| {
+                !model.is_terminal(state) || state.stored.check().is_empty()
+            },
         ),
         Property::sometimes("a tombstone", |_, state: &State| {
             state.workers.iter().any(|worker| {
@@ -49,7 +52,7 @@ pub(super) fn all(fencing: bool) -> Vec<Property<Bound>> {
             has_basis(state, |basis| matches!(basis, Basis::Proof { .. }))
         }),
         Property::sometimes("an end", |_, state: &State| {
-            state.journal.state.ended.is_some()
+            state.stored.journal.state.ended.is_some()
         }),
         Property::sometimes(
             "an effect that lands after its worker's end",
@@ -67,7 +70,7 @@ pub(super) fn all(fencing: bool) -> Vec<Property<Bound>> {
     } else {
         properties.push(Property::sometimes(
             "run again, and two effects",
-            |_, state: &State| state.total() == 2,
+            |_, state: &State| state.stored.total() == 2,
         ));
         properties.push(Property::sometimes("a continue", |_, state: &State| {
             has_basis(state, |basis| matches!(basis, Basis::Continue { .. }))
@@ -77,13 +80,13 @@ pub(super) fn all(fencing: bool) -> Vec<Property<Bound>> {
 }
 
 fn i1(state: &State) -> bool {
-    let again = state.step().map_or(0, |step| {
+    let again = state.stored.step().map_or(0, |step| {
         let attempts = step.attempts.iter();
         attempts
             .filter(|attempt| matches!(attempt.basis, Basis::RunAgain { .. }))
             .count()
     });
-    state.total() <= 1 + again && state.effects.iter().all(|count| *count <= 1)
+    state.stored.total() <= 1 + again && state.stored.effects.iter().all(|count| *count <= 1)
 }
 
 fn i2(state: &State) -> bool {
@@ -105,9 +108,9 @@ fn i2(state: &State) -> bool {
                     }
             )
         ) || matches!(claim, Some(ClaimBody::Revoke { .. }));
-        !proved || state.effects[at] == 0
+        !proved || state.stored.effects[at] == 0
     };
-    let ok = state.step().is_some_and(|step| {
+    let ok = state.stored.step().is_some_and(|step| {
         let by_person = step
             .latest()
             .is_some_and(|latest| matches!(latest.finding, Some((Finding::RecordedDone, _))));
@@ -118,11 +121,12 @@ fn i2(state: &State) -> bool {
                 .as_ref()
                 .is_some_and(|told| told.kind == ObservationKind::ToolResult)
     });
-    state.lanes.iter().enumerate().all(idle) && (!ok || state.total() > 0)
+    state.stored.lanes.iter().enumerate().all(idle) && (!ok || state.stored.total() > 0)
 }
 
 fn noted(state: &State, wanted: fn(&NoteKind) -> bool) -> bool {
     state
+        .stored
         .lanes
         .iter()
         .flat_map(|lane| &lane.evidence)
@@ -130,13 +134,14 @@ fn noted(state: &State, wanted: fn(&NoteKind) -> bool) -> bool {
 }
 
 fn sealed(state: &State, wanted: fn(&Sealed) -> bool) -> bool {
-    state.lanes.iter().any(|lane| {
+    state.stored.lanes.iter().any(|lane| {
         matches!(&lane.chain.outcome, Some((_, outcome)) if matches!(&outcome.fact, OutcomeBody::Sealed { finding, .. } if wanted(finding)))
     })
 }
 
 fn has_basis(state: &State, wanted: fn(&Basis) -> bool) -> bool {
     state
+        .stored
         .step()
         .is_some_and(|step| step.attempts.iter().any(|attempt| wanted(&attempt.basis)))
 }

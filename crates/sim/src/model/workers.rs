@@ -12,7 +12,8 @@ use leasehold_tools::{Failure, SideEffect};
 
 use super::memo::Worked;
 use super::printed::Printed;
-use super::state::{Job, LateWrite, Request, State};
+use super::state::{Job, Request, State};
+use super::stored::LateWrite;
 use super::{Ack, Bound, Crash, Returns};
 
 /// A moment past every deadline, on the worker's own clock; calls are received at 0.
@@ -72,7 +73,7 @@ impl State {
         self.delivered |= bit(at);
         self.workers[worker].used = true;
         self.workers[worker].claims += 1;
-        let lane = self.lanes[at].clone();
+        let lane = self.stored.lanes[at].clone();
         let it = &self.workers[worker];
         let fresh = ClaimId::new(format!("{worker}-{}-{}", it.life, it.claims));
         let (Ok(me), Ok(claim), Some((seq, envelope))) = (
@@ -96,7 +97,7 @@ impl State {
             ))
         };
         let from = (lane.print(), worker, it.book, claim_print, redelivered);
-        let worked = self.memos.job.of(&from, deliver);
+        let worked = self.stored.memos.job.of(&from, deliver);
         self.begin(worker, at, worked);
     }
 
@@ -108,7 +109,7 @@ impl State {
         ) else {
             return;
         };
-        let key = self.lanes[at].key.clone();
+        let key = self.stored.lanes[at].key.clone();
         let resolve = || {
             worked(AttemptMachine::resolve(
                 me,
@@ -118,8 +119,8 @@ impl State {
             ))
         };
         let it = &self.workers[worker];
-        let from = (self.lanes[at].print(), worker, it.book, it.life);
-        let worked = self.memos.job.of(&from, resolve);
+        let from = (self.stored.lanes[at].print(), worker, it.book, it.life);
+        let worked = self.stored.memos.job.of(&from, resolve);
         self.begin(worker, at, worked);
     }
 
@@ -163,7 +164,7 @@ impl State {
         };
         let now = if job.late { LATE } else { EARLY };
         let from = (job.machine.print(), job.late, print);
-        let worked = self.memos.job.of(&from, || {
+        let worked = self.stored.memos.job.of(&from, || {
             let mut machine = (*job.machine).clone();
             let effects = machine.step(now, true, input);
             worked((machine, effects))
@@ -179,15 +180,15 @@ impl State {
         at: usize,
         intent: &leasehold_protocol::Recorded<leasehold_protocol::Intent>,
     ) {
-        let chain: &Chain = &self.lanes[at].chain;
+        let chain: &Chain = &self.stored.lanes[at].chain;
         let mine = intent.get().claim.clone();
         let claimed = matches!(&chain.claim, Some((_, ClaimBody::Claim { claim, .. })) if Some(claim) == mine.as_ref());
         let armed = matches!(self.workers[worker].disk.get(&at).map(|record| &**record), Some(LogbookRecord::Armed(armed)) if Some(&armed.claim) == mine.as_ref());
         if chain.outcome.is_some() {
-            self.break_promise(Invariant::I5);
+            self.stored.break_promise(Invariant::I5);
         }
         if !claimed || !armed {
-            self.break_promise(Invariant::I6);
+            self.stored.break_promise(Invariant::I6);
         }
         if let Some(job) = self.workers[worker].jobs.get_mut(&at) {
             job.request = Some(Request::OnItsWay);
@@ -203,13 +204,13 @@ impl State {
         self.spent.lost_acks += u8::from(ack != Ack::Heard);
         let input = match &*effect {
             AttemptEffect::ReadChain => AttemptInput::ChainRead {
-                messages: self.lanes[at].messages.clone(),
+                messages: self.stored.lanes[at].messages.clone(),
             },
             AttemptEffect::WriteClaim { .. } | AttemptEffect::WriteOutcome { .. } => {
                 let answer = match (self.register_write(at, &effect), ack) {
                     (None, _) => return,
                     (Some(_), Ack::LostBefore) => WriteAnswer::Unknown,
-                    (Some(write), _) => match self.register(&write, &name(worker)) {
+                    (Some(write), _) => match self.stored.register(&write, &name(worker)) {
                         _ if ack == Ack::LostAfter => WriteAnswer::Unknown,
                         Ok(seq) => WriteAnswer::Stored(seq),
                         Err(()) => WriteAnswer::Refused,
@@ -237,7 +238,7 @@ impl State {
                 AttemptInput::OutcomeLogged(Ok(()))
             }
             AttemptEffect::WriteNote { body, last_place } => {
-                self.note(at, &name(worker), body, *last_place);
+                self.stored.note(at, &name(worker), body, *last_place);
                 AttemptInput::NoteTried
             }
             AttemptEffect::ReadRecord => {
@@ -254,7 +255,7 @@ impl State {
             AttemptInput::ChainRead { .. } => String::new(),
             input => format!("{input:?}"),
         };
-        let print = (effect.print(), self.lanes[at].print(), text);
+        let print = (effect.print(), self.stored.lanes[at].print(), text);
         self.answer(worker, at, &print, input);
     }
 
@@ -265,7 +266,7 @@ impl State {
             _ => return None,
         };
         Some(RegisterRequest {
-            chain: self.lanes[at].key.clone(),
+            chain: self.stored.lanes[at].key.clone(),
             link,
             expected: *expected,
             body: body.clone(),
@@ -334,9 +335,9 @@ impl State {
             for effect in job.effects.iter().filter(|_| crash.late_writes) {
                 let writer = name(worker);
                 if let Some(write) = self.register_write(at, effect) {
-                    self.send_late(LateWrite::Register { write, writer });
+                    self.stored.send_late(LateWrite::Register { write, writer });
                 } else if let AttemptEffect::WriteNote { body, last_place } = &**effect {
-                    self.send_late(LateWrite::Note {
+                    self.stored.send_late(LateWrite::Note {
                         lane: at,
                         writer,
                         body: body.clone(),
