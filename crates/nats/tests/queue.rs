@@ -162,6 +162,7 @@ impl Forgetful<'_> {
             worker: "w".parse().unwrap(),
             incarnation: self.incarnation.parse().unwrap(),
             logbook: self.incarnation.parse().unwrap(),
+            moved_from: None,
             weakening: WorkerWeakening::None,
         };
         let claim = format!("{} {}", self.incarnation, chain.run)

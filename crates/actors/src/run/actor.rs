@@ -72,6 +72,8 @@ pub(crate) struct Run {
     number: u64,
     pub(super) lease: Option<Seq>,
     loaded: bool,
+    /// Whether the run is known to have a journal. What the machine has drafted does not count: it may never be stored.
+    stands: bool,
     /// Whether a timer may stand: this life or an earlier one has set it.
     pub(super) may_have_timer: bool,
     draining: bool,
@@ -113,6 +115,7 @@ impl Actor for RunActor {
             number,
             lease: None,
             loaded: false,
+            stands: false,
             may_have_timer: false,
             draining: false,
             given: BTreeSet::new(),
@@ -174,7 +177,8 @@ impl Run {
     fn opened(&mut self, opened: Opened) {
         self.lease = opened.lease;
         self.loaded = true;
-        self.may_have_timer = !opened.commits.is_empty();
+        self.stands = !opened.commits.is_empty();
+        self.may_have_timer = self.stands;
         if self.args.shared.recorder.on() {
             self.record_machine();
         }
@@ -240,6 +244,7 @@ impl Run {
             Input::CommitBusy => self.busy = self.busy.saturating_add(1),
             Input::CommitStored { seq } => {
                 self.busy = 0;
+                self.stands = true;
                 if let Some(Pending { subject, body }) = self.pending.take() {
                     self.publish(StoredCommit {
                         seq: *seq,
@@ -250,6 +255,7 @@ impl Run {
             }
             Input::JournalRead { commits } => {
                 self.pending = None;
+                self.stands |= !commits.is_empty();
                 commits
                     .iter()
                     .cloned()
@@ -270,7 +276,7 @@ impl Run {
 
     /// A submission is over once a journal stands: it was folded, or another one came first.
     fn settle_submissions(&self) {
-        if self.pending.is_none() && self.machine.state().opened.is_some() {
+        if self.stands && self.pending.is_none() && self.machine.state().opened.is_some() {
             for seq in self.args.bag.submissions() {
                 effects::acknowledge(self, seq);
             }

@@ -38,6 +38,8 @@ fn config(session: Session, weakening: RunWeakening) -> Result<RunConfig, IdErro
         session: SessionId::new(format!("n{}-{}", session.node, session.life))?,
         tools: outside::registry(),
         clock_bound_ms: 0,
+        // No owner counts as lost: quarantine is not in this model.
+        session_ttl_ms: 0,
         hook: false,
         weakening,
     })

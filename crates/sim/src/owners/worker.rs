@@ -21,6 +21,7 @@ fn identity() -> Result<(WorkerIdentity, ClaimId), IdError> {
         incarnation: Incarnation::new("w-1")?,
         logbook: LogbookId::new("book")?,
         weakening: WorkerWeakening::None,
+        moved_from: None,
     };
     Ok((worker, ClaimId::new("claim")?))
 }
