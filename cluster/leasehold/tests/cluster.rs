@@ -179,8 +179,23 @@ impl Cluster {
         }
     }
 
+    /// The run's journal. Where servers were away, the test's own connection is back a moment after them.
+    async fn journal(&self, run: &RunId) -> Vec<leasehold_protocol::StoredCommit> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.store.read_journal(run, Seq::NONE).await {
+                Err(leasehold_store::StoreError::Unavailable(_))
+                    if tokio::time::Instant::now() < end =>
+                {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                read => return read.unwrap(),
+            }
+        }
+    }
+
     async fn state(&self, run: &RunId) -> RunState {
-        let commits = self.store.read_journal(run, Seq::NONE).await.unwrap();
+        let commits = self.journal(run).await;
         RunState::fold(run.clone(), &commits).unwrap()
     }
 
@@ -198,7 +213,7 @@ impl Cluster {
 
     /// Owners of the run in order: epoch, session, wall clock.
     async fn owners(&self, run: &RunId) -> Vec<(u64, String, i64)> {
-        let commits = self.store.read_journal(run, Seq::NONE).await.unwrap();
+        let commits = self.journal(run).await;
         let commits = commits
             .iter()
             .map(|commit| Commit::decode(commit.body.as_bytes()).unwrap());

@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use leasehold_protocol::{Commit, JournalSubject, RunId, Seq};
-use leasehold_store::{Leases as _, Registers as _, RunLog as _};
+use leasehold_protocol::{Commit, JournalSubject, RunId};
+use leasehold_store::{Leases as _, Registers as _};
 
 use super::{Cluster, PATIENCE, TTL, a_person_is_asked, completed, each_once};
 
 const LIFETIME: Duration = Duration::from_secs(TTL);
 
 impl Cluster {
-    async fn commits(&self, run: &RunId) -> Vec<leasehold_protocol::StoredCommit> {
-        self.store.read_journal(run, Seq::NONE).await.unwrap()
-    }
-
     /// How often a call of the run was dispatched, and how many notes its workers wrote beside it.
     async fn dispatched(&self, run: &RunId) -> (usize, usize) {
         let (mut calls, mut notes) = (0, 0);
-        for commit in self.commits(run).await {
+        for commit in self.journal(run).await {
             if let JournalSubject::Call(chain) = &commit.subject {
                 calls += 1;
                 notes += self.store.read_notes(chain).await.unwrap().len();
@@ -86,7 +82,7 @@ async fn k04_k11_an_owner_whose_lease_was_taken_from_it_writes_nothing_beside_th
     drop(gate);
     each_once(cluster.lines(), 1);
     let epochs: Vec<u64> = cluster
-        .commits(run)
+        .journal(run)
         .await
         .iter()
         .map(|commit| Commit::decode(commit.body.as_bytes()).unwrap().epoch.get())
