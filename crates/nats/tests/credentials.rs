@@ -62,7 +62,7 @@ fn certificate(name: &str, by: &CertifiedIssuer<'static, rcgen::KeyPair>) -> (St
 async fn tls_is_spoken_with_certificates_on_both_sides_and_a_wrong_one_is_refused() {
     let ca = authority();
     let (cert, key) = certificate("localhost", &ca);
-    let tls = r#"listen: $LISTEN
+    let tls = r#"listen: $LEASEHOLD_NATS_LISTEN
         jetstream { store_dir: "STORE/js" }
         tls { cert_file: "STORE/server.pem", key_file: "STORE/server.key", ca_file: "STORE/ca.pem", verify: true }"#;
     let files = [
