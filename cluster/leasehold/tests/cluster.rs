@@ -211,6 +211,13 @@ impl Cluster {
         .await;
     }
 
+    /// Opens the gate until every run is completed.
+    async fn complete(&self, runs: &[RunId]) {
+        let gate = self.open_gate();
+        self.all(runs, "every run is completed", completed).await;
+        drop(gate);
+    }
+
     /// Owners of the run in order: epoch, session, wall clock.
     async fn owners(&self, run: &RunId) -> Vec<(u64, String, i64)> {
         let commits = self.journal(run).await;
@@ -331,16 +338,12 @@ async fn k13_k20_i3_i19_a_node_suspended_beyond_its_session_starts_nothing_and_w
         .await
         .unwrap();
     let log = cluster.folder.path().join("processes/node-1.log");
-    let gate = cluster.open_gate();
-    cluster
-        .all(&runs, "every run is completed", completed)
-        .await;
-    drop(gate);
+    cluster.complete(&runs).await;
     each_once(cluster.lines(), 50);
     for run in &runs {
         let owners = cluster.owners(run).await;
         assert_eq!(owners.len(), 2, "{run}: {owners:?}");
-        let commits = cluster.store.read_journal(run, Seq::NONE).await.unwrap();
+        let commits = cluster.journal(run).await;
         for commit in &commits {
             if let JournalSubject::Call(chain) = &commit.subject {
                 assert_eq!(chain.origin.to_string(), first, "{run}: a second attempt");
@@ -380,11 +383,7 @@ async fn p6_five_hundred_runs_fail_over_at_once_and_act_once() {
         waits[RUNS - 1],
         waits[RUNS * 99 / 100]
     );
-    let gate = cluster.open_gate();
-    cluster
-        .all(&runs, "every run is completed", completed)
-        .await;
-    drop(gate);
+    cluster.complete(&runs).await;
     each_once(cluster.lines(), RUNS);
     cluster.verify();
 }
@@ -400,7 +399,7 @@ async fn a_node_that_is_told_to_stop_hands_its_runs_over() {
         "it had to be killed"
     );
     for run in &runs {
-        let commits = cluster.store.read_journal(run, Seq::NONE).await.unwrap();
+        let commits = cluster.journal(run).await;
         let released = commits.iter().any(|commit| {
             let commit = Commit::decode(commit.body.as_bytes()).unwrap();
             commit
@@ -415,11 +414,7 @@ async fn a_node_that_is_told_to_stop_hands_its_runs_over() {
             state.epoch.get() == 2
         })
         .await;
-    let gate = cluster.open_gate();
-    cluster
-        .all(&runs, "every run is completed", completed)
-        .await;
-    drop(gate);
+    cluster.complete(&runs).await;
     each_once(cluster.lines(), 10);
     cluster.verify();
 }
@@ -435,11 +430,7 @@ async fn k17_p1_a_worker_killed_in_the_middle_of_a_call_settles_it_when_it_comes
     cluster
         .all(&runs, "a person is asked", a_person_is_asked)
         .await;
-    let commits = cluster
-        .store
-        .read_journal(&runs[0], Seq::NONE)
-        .await
-        .unwrap();
+    let commits = cluster.journal(&runs[0]).await;
     let chain = commits.iter().find_map(|commit| match &commit.subject {
         JournalSubject::Call(chain) => Some(chain.clone()),
         _ => None,

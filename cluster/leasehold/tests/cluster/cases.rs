@@ -37,11 +37,7 @@ async fn k01_k42_a_call_of_four_lifetimes_is_left_alone_by_the_nodes_and_workers
     cluster.worker("worker-2", 4).await;
     // The length of the call is what is tested.
     tokio::time::sleep(4 * LIFETIME).await;
-    let gate = cluster.open_gate();
-    cluster
-        .all(&runs, "every run is completed", completed)
-        .await;
-    drop(gate);
+    cluster.complete(&runs).await;
     each_once(cluster.lines(), 3);
     for run in &runs {
         assert_eq!(cluster.owners(run).await.len(), 1, "{run} was taken over");
@@ -101,9 +97,7 @@ async fn k18_a_worker_that_is_told_to_stop_stays_until_a_call_of_two_lifetimes_i
     let stopping = cluster.processes.stop("worker-1", PATIENCE);
     let going_on = async {
         tokio::time::sleep(2 * LIFETIME).await;
-        let gate = cluster.open_gate();
-        cluster.all(&runs, "the run is completed", completed).await;
-        drop(gate);
+        cluster.complete(&runs).await;
     };
     let (by_itself, ()) = tokio::join!(stopping, going_on);
     assert!(by_itself.unwrap(), "it had to be killed");
@@ -132,11 +126,7 @@ async fn k31_nodes_and_server_that_are_away_for_three_lifetimes_find_the_call_st
             state.epoch.get() == 2
         })
         .await;
-    let gate = cluster.open_gate();
-    cluster
-        .all(&runs, "every run is completed", completed)
-        .await;
-    drop(gate);
+    cluster.complete(&runs).await;
     each_once(cluster.lines(), 2);
     for run in &runs {
         assert_eq!(cluster.dispatched(run).await, (1, 0), "{run}");

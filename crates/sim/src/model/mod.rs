@@ -133,6 +133,14 @@ pub enum Ack {
     LostAfter,
 }
 
+impl Ack {
+    /// What can become of a write, where acknowledgements may be lost and where not.
+    pub(crate) fn all(lossy: bool) -> impl Iterator<Item = Self> {
+        let all = [Ack::Heard, Ack::LostBefore, Ack::LostAfter];
+        all.into_iter().take(if lossy { 3 } else { 1 })
+    }
+}
+
 /// What a tool says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {

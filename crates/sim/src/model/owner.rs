@@ -151,13 +151,9 @@ impl State {
                 }
             }
             Effect::ReadJournal { after } => {
-                let commits = self.stored.journal.commits.iter();
                 print = self.stored.journal.print();
                 Input::JournalRead {
-                    commits: commits
-                        .filter(|stored| stored.seq > *after)
-                        .cloned()
-                        .collect(),
+                    commits: self.stored.commits_after(*after),
                 }
             }
             Effect::ReadChain { chain } => {

@@ -128,6 +128,15 @@ impl Stored {
         self.flaw.get_or_insert(invariant);
     }
 
+    /// The commits behind this position, as a reader of the journal gets them.
+    pub(crate) fn commits_after(&self, after: Seq) -> Vec<StoredCommit> {
+        let commits = self.journal.commits.iter();
+        commits
+            .filter(|stored| stored.seq > after)
+            .cloned()
+            .collect()
+    }
+
     pub(crate) fn append(&mut self, write: &CommitRequest) -> Result<Seq, ()> {
         let last = self
             .journal

@@ -214,8 +214,7 @@ impl Bound {
 
     fn acks(&self, state: &State) -> impl Iterator<Item = Ack> + use<> {
         let lossy = state.spent.lost_acks < self.lost_acks && state.may_fail(self);
-        let all = [Ack::Heard, Ack::LostBefore, Ack::LostAfter];
-        all.into_iter().take(if lossy { 3 } else { 1 })
+        Ack::all(lossy)
     }
 
     /// Whether nothing can happen any more.

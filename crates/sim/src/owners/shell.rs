@@ -262,12 +262,8 @@ impl State {
             }
             Effect::ReadJournal { after } => {
                 print = self.stored.journal.print();
-                let commits = self.stored.journal.commits.iter();
                 Input::JournalRead {
-                    commits: commits
-                        .filter(|stored| stored.seq > *after)
-                        .cloned()
-                        .collect(),
+                    commits: self.stored.commits_after(*after),
                 }
             }
             Effect::ReadChain { chain } => {
